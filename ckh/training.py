@@ -80,7 +80,7 @@ class TrainOptions:
     With 0 folds there is no cross-validation, and models have all of their trees. A regression of efficiency also gets,
     with weight `prior` relative to 1, the trees of a time model fitted to the rows, if the operation has a time model
     and each kernel was measured often enough (`learn.analytic.prior`). With a `prior`, where the analytic estimate of
-    all kernels is known, the trees correct it instead (`learn.analytic.corrected`).
+    all kernels is known, it is part of the scores (`learn.analytic.corrected`).
     """
 
     targets: tuple[str, ...] = (TFLOPS,)

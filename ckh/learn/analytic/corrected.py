@@ -1,8 +1,10 @@
 """The analytic estimate as the score of models, corrected by trees of measured times.
 
-The score is minus the logarithm of the estimated time, plus trees fitted to the logarithm of estimated over measured
-time (`correction`), times a weight. Of several weights it is the one whose choices are best on held-out problems
-(`weight_of`): it is 0, and the order the estimate's, until measurements choose better.
+The score is minus the logarithm of the estimated time, plus trees times a weight. The trees are fitted to the logarithm
+of estimated over measured time (`correction`), with the weight whose choices are best on held-out problems
+(`weight_of`): it is 0, and the order the estimate's, until measurements choose better. Trees of efficiency, with the
+weight `OF_EFFICIENCY`, replace them where their choices on held-out problems are: they learn what the estimate has
+wrong as a whole.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 # (benchmarks/estimate_prior.py).
 WEIGHTS = (0.0, 0.1, 0.2, 0.3)
 WEIGHTS_OF_SESSIONS = (*WEIGHTS, 0.5, 0.75)
+# Relative to 0.3 of the estimate, the best on folds of either of AMD's files of gfx950.
+OF_EFFICIENCY = 1 / 0.3
 _MOST = 1.0  # of a correction
 _FEWEST_CHOICES = 10  # problems: a standard error of fewer says nothing
 _OF_GAP, _LEAST = 2.0, 0.02  # rows of kernels estimated far from the best of their problem weigh less

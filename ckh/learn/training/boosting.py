@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +11,14 @@ import numpy as np
 
 from ckh.assess.times import efficiency_of
 from ckh.errors import DataError
-from ckh.learn.analytic.corrected import WEIGHTS, WEIGHTS_OF_SESSIONS, correction, estimated_logs, weight_of
+from ckh.learn.analytic.corrected import (
+    OF_EFFICIENCY,
+    WEIGHTS,
+    WEIGHTS_OF_SESSIONS,
+    correction,
+    estimated_logs,
+    weight_of,
+)
 from ckh.learn.analytic.prior import PRIOR_TREES, prior_rows
 from ckh.training import LOG_TARGETS, RANK, TARGET_COLUMNS, RankObjective, TreeParams
 
@@ -47,6 +54,7 @@ class Fit:
     weight: NDArray[np.float64] | None
     parameters: dict[str, Any]
     is_grouped: bool
+    corrects: bool = False  # the errors of the estimate
 
 
 def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
@@ -98,23 +106,29 @@ class Boosting:
         is_wanted = self.options.prior if start is None else start.spec.estimate
         return estimated_logs(self.prepared.dataset) if is_wanted else None
 
-    def fit_of(self, target: str) -> Fit:
-        """Labels of a target (`make_fit`), or of the correction of the estimate."""
+    def fits_of(self, target: str) -> tuple[Fit, ...]:
+        """Labels of a target (`make_fit`); with an estimate, those of its correction first, except for a start's."""
+        made, start = make_fit(target, self.prepared.dataset, self.options.rank), self.prepared.start
         if target != RANK or self.estimated is None:
-            return make_fit(target, self.prepared.dataset, self.options.rank)
+            return (made,)
         label, weight = correction(self.prepared.dataset, self.estimated)
-        return Fit(target, label, weight, {"objective": "regression"}, is_grouped=False)
+        corrects = Fit(target, label, weight, {"objective": "regression"}, is_grouped=False, corrects=True)
+        if start is None:
+            return corrects, made
+        is_whole = start.manifest.get("correction") == OF_EFFICIENCY
+        return (replace(made, label=made.label * OF_EFFICIENCY) if is_whole else corrects,)
 
     def corrected(
-        self, predicted: NDArray[np.float64], splits: Sequence[FoldSplit]
+        self, fit: Fit, predicted: NDArray[np.float64], splits: Sequence[FoldSplit]
     ) -> tuple[NDArray[np.float64], float]:
-        """Scores by held-out corrections, in each fold with the weight by the others, and the weight by all folds.
+        """Scores by held-out trees, for corrections in each fold with the weight by the others, and the weight of all.
 
         A continued model's trees have their weight already.
         """
         assert self.estimated is not None
-        if self.prepared.start is not None:
-            return predicted - self.estimated, 1.0
+        if self.prepared.start is not None or not fit.corrects:
+            weight = OF_EFFICIENCY if self.prepared.start is None else 1.0
+            return weight * predicted - self.estimated, weight
         scores, every = -self.estimated, np.arange(len(predicted))
         for split in splits:
             scores[split.score] += self._weight(predicted, np.setdiff1d(every, split.score)) * predicted[split.score]
@@ -166,7 +180,7 @@ class Boosting:
     def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Prior | None:
         """Train trees on a time model of the rows (`prior_rows`); None if no prior is used."""
         dataset, options = self.prepared.dataset, self.options
-        if fit.target != RANK or not options.prior or self.estimated is not None:
+        if fit.target != RANK or not options.prior or fit.corrects:
             return None
         known = prior_rows(dataset, rows, self.prepared.efficiency, options.seed)
         if known is None:

@@ -48,7 +48,8 @@ _THREADS = re.compile(r"^\[num_threads: .*\]$", re.MULTILINE)  # models with equ
 
 def rounds(options: TrainOptions) -> int:
     """Maximum number of boosting rounds, for a progress bar."""
-    leads = min(options.folds, _LEAD_FOLDS) * fit_rounds(options, options.rank_target)
+    again = min(options.folds, _LEAD_FOLDS) + bool(options.prior) * options.folds  # for leads, and beside the estimate
+    leads = again * fit_rounds(options, options.rank_target)
     return leads + (options.folds + 1) * sum(fit_rounds(options, target) for target in options.all_targets)
 
 
@@ -158,7 +159,8 @@ def held_out(dataset: Dataset, options: TrainOptions) -> HeldOut | None:
     prepared = prepare(dataset, options)
     if not prepared.splits(options.folds):
         return None
-    with progress("cross-validating trees", options.folds * fit_rounds(options, options.rank_target)) as advance:
+    fits = options.folds * (1 + bool(options.prior))
+    with progress("cross-validating trees", fits * fit_rounds(options, options.rank_target)) as advance:
         boosting = Boosting(prepared, options, advance)
         return HeldOut(prepared.dataset, _validated(boosting, options.rank_target).predicted)
 
@@ -178,15 +180,24 @@ class Validated:
 
 
 def _validated(boosting: Boosting, target: str) -> Validated:
-    """Cross-validate the fit of a target.
+    """Cross-validate the fits of a target, and return the one whose choices are best; the last of equals.
 
     Of large data, a target that neither ranks nor predicts speeds has one fold: it determines the number of trees and
     the error only.
     """
-    fit, options = boosting.fit_of(target), boosting.options
-    predicted, correction = np.full(len(fit.label), np.nan), None
-    is_corrected = target == RANK and boosting.estimated is not None
+    options, is_corrected = boosting.options, target == RANK and boosting.estimated is not None
     splits = boosting.prepared.splits(options.folds or (_FOLDS if is_corrected else 0))
+    first, *others = (
+        _validated_fit(boosting, fit, splits, is_corrected=is_corrected) for fit in boosting.fits_of(target)
+    )
+    every = np.arange(len(first.predicted))
+    if not splits or not others:
+        return first
+    return max((*others, first), key=lambda made: boosting.prepared.chosen_efficiency(made.predicted, every).mean())
+
+
+def _validated_fit(boosting: Boosting, fit: Fit, splits: Sequence[FoldSplit], *, is_corrected: bool) -> Validated:
+    options, predicted, correction = boosting.options, np.full(len(fit.label), np.nan), None
     if splits and fit.target not in (TFLOPS, RANK) and boosting.has_many:
         splits = splits[:1]
     trees = []
@@ -195,7 +206,7 @@ def _validated(boosting: Boosting, target: str) -> Validated:
         predicted[split.score] = boosting.predicted(fit, model, split.train, split.score)
         trees.append(int(model.best_iteration))
     if is_corrected:
-        predicted, correction = boosting.corrected(predicted, splits)
+        predicted, correction = boosting.corrected(fit, predicted, splits)
     rows = zip(splits if options.folds else (), trees, strict=False)
     folds = [_metrics(boosting, number, fit, split, predicted, best) for number, (split, best) in enumerate(rows)]
     return Validated(fit, predicted, tuple(folds), tuple(trees), correction)
@@ -236,10 +247,10 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
     ranks = bool(folds) and fit.target in (TFLOPS, RANK)
     chosen = prepared.chosen_efficiency(validated.predicted, rows) if ranks else None
     text = _THREADS.sub("[num_threads: 0]", final.model_to_string(num_iteration=trees))
-    if validated.correction is not None:
-        text = scale_leaves(text, validated.correction)
     if (prior := boosting.prior(fit, rows)) is not None:
         text, trees = _mean(text, prior.model.model_to_string(), prior.weight), trees + prior.model.num_trees()
+    if validated.correction is not None:
+        text = scale_leaves(text, validated.correction)
     names = prepared.dataset.op.training.engine.names
     counts = final.feature_importance()
     if prepared.start is not None:  # LightGBM counts no splits of joined trees, whose gains were removed
