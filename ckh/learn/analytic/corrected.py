@@ -2,9 +2,8 @@
 
 The score is minus the logarithm of the estimated time, plus trees times a weight. The trees are fitted to the logarithm
 of estimated over measured time (`correction`), with the weight whose choices are best on held-out problems
-(`weight_of`): it is 0, and the order the estimate's, until measurements choose better. Trees of efficiency, with the
-weight `OF_EFFICIENCY`, replace them where their choices on held-out problems are: they learn what the estimate has
-wrong as a whole.
+(`weight_of`): it is 0, and the order the estimate's, until measurements choose better. Where trees of efficiency, with
+the weight `OF_EFFICIENCY`, choose better still, they replace them: the estimate is then wrong as a whole.
 """
 
 from __future__ import annotations
@@ -92,12 +91,14 @@ def weight_of(
     number, rows = np.unique(problem, return_inverse=True, return_counts=True)[1:]
     scores = (weight * corrected - estimated for weight in weights)
     chosen = np.array([efficiency[choices(score, number, len(rows))] for score in scores])[:, rows > 1]
-    if chosen.shape[1] < _FEWEST_CHOICES:
-        return 0.0
     gain = chosen - chosen[0]
-    best = int(gain.mean(axis=1).argmax())
-    is_better = gain[best].mean() > gain[best].std() / np.sqrt(chosen.shape[1])
-    return weights[best] if is_better else 0.0
+    best = int(gain.sum(axis=1).argmax())
+    return weights[best] if is_gain(gain[best]) else 0.0
+
+
+def is_gain(gain: NDArray[np.float64]) -> bool:
+    """True if problems gain by more than the standard error of the mean, shape (problems,)."""
+    return len(gain) >= _FEWEST_CHOICES and bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
 
 
 def row_scores(dataset: Dataset) -> NDArray[np.float64]:

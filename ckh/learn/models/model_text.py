@@ -43,12 +43,12 @@ def _rounded(line: re.Match[str]) -> str:
 
 
 def scale_leaves(text: str, factor: float) -> str:
-    """Scale the leaves, and with them the raw score, by a factor."""
+    """Scale the leaves, and with them the raw score, by a factor; the text is slim, as sizes of trees change."""
 
     def scaled(line: re.Match[str]) -> str:
         return "leaf_value=" + " ".join(repr(float(number) * factor) for number in line[1].split())
 
-    return re.sub(r"^leaf_value=(.*)$", scaled, text, flags=re.MULTILINE)
+    return re.sub(r"^leaf_value=(.*)$", scaled, slim(text), flags=re.MULTILINE)
 
 
 def join_trees(texts: Sequence[str]) -> str:

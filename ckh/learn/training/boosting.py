@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import lightgbm
 import numpy as np
@@ -76,13 +76,6 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
     label = efficiency if is_plain else np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
     # Only the order near the top matters.
     return Fit(target, label, efficiency, {"objective": "regression"}, is_grouped=False)
-
-
-class Prior(NamedTuple):
-    """A `lightgbm.Booster` of a time model, and its weight relative to 1 of the trees of measurements."""
-
-    model: Any
-    weight: float
 
 
 def fit_rounds(options: TrainOptions, target: str) -> int:
@@ -177,8 +170,8 @@ class Boosting:
         self.advance(rounds - self._done, self._text)
         self._done = rounds
 
-    def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Prior | None:
-        """Train trees on a time model of the rows (`prior_rows`); None if no prior is used."""
+    def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Any:
+        """Train a `lightgbm.Booster` on a time model of the rows (`prior_rows`); None if no prior is used."""
         dataset, options = self.prepared.dataset, self.options
         if fit.target != RANK or not options.prior or fit.corrects:
             return None
@@ -189,8 +182,7 @@ class Boosting:
         parameters = self._parameters(of_prior, PRIOR_TREES)
         arguments = {"label": of_prior.label, "weight": of_prior.weight, "params": parameters}
         data = known.matrix.lightgbm_data(np.arange(len(known.efficiency)), **arguments, **self._features)
-        model = lightgbm.train(parameters, data, PRIOR_TREES.n_estimators, callbacks=[self._count])
-        return Prior(model, options.prior)
+        return lightgbm.train(parameters, data, PRIOR_TREES.n_estimators, callbacks=[self._count])
 
     def predicted(
         self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
@@ -199,8 +191,8 @@ class Boosting:
         prior = self.prior(fit, rows)
         if prior is None:
             return self.prepared.matrix.predict(model, others)
-        matrix, weight = self.prepared.matrix, prior.weight
-        return (matrix.predict(model, others) + weight * matrix.predict(prior.model, others)) / (1.0 + weight)
+        matrix, weight = self.prepared.matrix, self.options.prior
+        return (matrix.predict(model, others) + weight * matrix.predict(prior, others)) / (1.0 + weight)
 
     def _parameters(self, fit: Fit, trees: TreeParams) -> dict[str, Any]:
         """LightGBM's parameters, without the number of trees."""

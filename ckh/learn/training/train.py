@@ -17,6 +17,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.kernels.pools import TIMED_NAME
+from ckh.learn.analytic.corrected import is_gain
 from ckh.learn.judging.calibrate import calibrate, covering_sets, in_order
 from ckh.learn.models.manifest import problem_id
 from ckh.learn.models.model_text import join_trees, scale_leaves, shorten
@@ -180,20 +181,21 @@ class Validated:
 
 
 def _validated(boosting: Boosting, target: str) -> Validated:
-    """Cross-validate the fits of a target, and return the one whose choices are best; the last of equals.
+    """Cross-validate the fits of a target: the first one, unless the choices of another are better.
 
     Of large data, a target that neither ranks nor predicts speeds has one fold: it determines the number of trees and
     the error only.
     """
     options, is_corrected = boosting.options, target == RANK and boosting.estimated is not None
     splits = boosting.prepared.splits(options.folds or (_FOLDS if is_corrected else 0))
-    first, *others = (
+    best, *others = (
         _validated_fit(boosting, fit, splits, is_corrected=is_corrected) for fit in boosting.fits_of(target)
     )
-    every = np.arange(len(first.predicted))
-    if not splits or not others:
-        return first
-    return max((*others, first), key=lambda made: boosting.prepared.chosen_efficiency(made.predicted, every).mean())
+    for other in others if splits else ():
+        every = np.arange(len(other.predicted))
+        ours, its = (boosting.prepared.chosen_efficiency(made.predicted, every) for made in (best, other))
+        best = other if is_gain(its - ours) else best
+    return best
 
 
 def _validated_fit(boosting: Boosting, fit: Fit, splits: Sequence[FoldSplit], *, is_corrected: bool) -> Validated:
@@ -248,9 +250,9 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
     chosen = prepared.chosen_efficiency(validated.predicted, rows) if ranks else None
     text = _THREADS.sub("[num_threads: 0]", final.model_to_string(num_iteration=trees))
     if (prior := boosting.prior(fit, rows)) is not None:
-        text, trees = _mean(text, prior.model.model_to_string(), prior.weight), trees + prior.model.num_trees()
+        text, trees = _mean(text, prior.model_to_string(), options.prior), trees + prior.num_trees()
     if validated.correction is not None:
-        text = scale_leaves(text, validated.correction)
+        text = shorten(scale_leaves(text, validated.correction))
     names = prepared.dataset.op.training.engine.names
     counts = final.feature_importance()
     if prepared.start is not None:  # LightGBM counts no splits of joined trees, whose gains were removed
