@@ -131,9 +131,9 @@ _LAYOUT = (
     "omit it; transpose other layouts to channels last, as MIOpen does",
 )
 _SIZE = r"\d+x\d+x\d+"
-_KERNEL = (
-    r"grouped_conv_\w+?_[23]d_(?P<pipeline>\w+?)_(?P<epilogue>[^_]+)_(?P<scheduler>[^_]+)"
-    rf"_(?P<tile>{_SIZE})_(?P<waves>{_SIZE})_(?P<instruction>{_SIZE})(?P<others>\w*)"
+_KERNEL = (  # the second buffer in LDS, which compv4 always has, is no option of it
+    r"grouped_conv_\w+?_[23]d_(?P<pipeline>(compv4)|\w+?)_(?P<epilogue>[^_]+)_(?P<scheduler>[^_]+)"
+    rf"_(?P<tile>{_SIZE})_(?P<waves>{_SIZE})_(?P<instruction>{_SIZE})(?(2)(?:_dsb)?)(?P<others>\w*)"
 )
 
 
