@@ -85,25 +85,23 @@ def test_kernels_that_differ_by_a_flag_share_a_row(problem: ConvProblem | GemmPr
 
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize(
-    ("asked", "most"),
+    "asked",
     [
-        # Each kernel with figures has a row, under headings of two lines.
-        ("--n 16 --c 256 --arch gfx950", 11),
-        ("--n 16 --c 256 --arch gfx942", 10),
-        ("--m 128 --n 1536 --k 7168 --arch gfx942", 10),
-        ("--m 4096 --n 4096 --k 4096 --arch gfx950 --dtype fp8", 10),
-        ("--op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950", 10),
+        "--n 16 --c 256 --arch gfx950",
+        "--n 16 --c 256 --arch gfx942",
+        "--m 128 --n 1536 --k 7168 --arch gfx942",
+        "--m 4096 --n 4096 --k 4096 --arch gfx950 --dtype fp8",
+        "--op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950",
     ],
 )
-def test_an_answer_has_about_ten_lines(asked: str, most: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_has_ten_lines(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Problem, basis, five kernels and one command that goes on; --why has the problem's text and the counts."""
     texts = []
     for more in ([], ["--why"], ["--json"]):
         assert run(["predict", *asked.split(), *more]) == ExitCode.OK
         texts.append(capsys.readouterr().out)
     lines, document = texts[0].splitlines(), json.loads(texts[2])
-    assert 8 <= len(lines) <= most
-    assert most == 10 or len(document["kernels"]) == sum(line[:1].isdigit() for line in lines) == 5
+    assert 8 <= len(lines) <= 10
     assert max(map(len, lines)) <= 80
     following = " ".join(texts[0].partition("next ")[2].replace("\\\n", " ").split())
     assert following == (document["next_command"] or "")
