@@ -165,17 +165,13 @@ def _measured_rows(model: Model, dataset: Dataset) -> RankedRows:
 
 def answering_model(problems: Sequence[Problem], arch: str, num_cus: int) -> Model:
     """Return the model with which `ckh predict` answers problems on a GPU, or a substitute."""
-    models = AnsweringModels(arch, num_cus)
-    counter = Counter(models.answering(problem) for problem in problems)
+    answering = list(map(AnsweringModels(arch, num_cus).answering, problems))
+    counter = Counter((model.path, model.spec.purpose, model.not_measured) for model in answering)
     if len(counter) > 1:
-        names = ", ".join(f"{model.path} ({model.spec.purpose}) {count}" for model, count in counter.most_common())
-        raise UsageError(
-            f"predict selects {len(counter)} models for these problems: {names}",
-            "name one with --model",
-            code="several-models",
-        )
-    (model,) = counter
-    return model
+        names = ", ".join(f"{path} ({purpose}) {count}" for (path, purpose, _), count in counter.most_common())
+        message = f"predict selects {len(counter)} models for these problems: {names}"
+        raise UsageError(message, "name one with --model", code="several-models")
+    return answering[0]
 
 
 def first_kernels(model: Model, dataset: Dataset, count: int) -> list[tuple[str, ...]]:

@@ -90,9 +90,10 @@ def stands_in(model: Model) -> StandIn | None:
 
 
 def load_judged(model: Model, paths: Sequence[Path], also: Iterable[str] = ()) -> DatasetParts:
-    """Load the rows of a model's problems with an oracle, also with other columns; warns of rows left out."""
+    """Load the rows of a model's problems with an oracle or winner, also with other columns; warns of rows left out."""
     from ckh.assess.times import has_oracle, needed_columns, no_oracle
     from ckh.data.parts import read_parts
+    from ckh.schema import Status
 
     spec = model.spec
     parts, masks, rows, wanted = read_parts(*paths, columns=lambda op: needed_columns(op).union(also)), [], 0, 0
@@ -100,7 +101,8 @@ def load_judged(model: Model, paths: Sequence[Path], also: Iterable[str] = ()) -
     archs: set[str] = set()
     for part in parts:
         is_for = _is_for(part, spec)
-        masks.append(is_for & has_oracle(part)[part.problem_ids])
+        is_chosen = (part.frame["status"] == Status.CHOSEN) & won([part], model)[part.problem_ids]
+        masks.append(is_for & (has_oracle(part)[part.problem_ids] | is_chosen.to_numpy(dtype=bool)))
         rows, wanted = rows + len(part), wanted + int(is_for.sum())
         variants.update(part.variants)
         archs.update(part.archs)
@@ -156,14 +158,14 @@ def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     return parts.select_problems(is_new)
 
 
-def won(parts: DatasetParts, model: Model) -> NDArray[np.bool_]:
+def won(parts: Iterable[Dataset], model: Model) -> NDArray[np.bool_]:
     """Mask of problems with winners alone, if others tune the operation or the model is of winners; (problems,)."""
     import numpy as np
 
     from ckh.learn.models.manifest import labels_of
     from ckh.training import Labels
 
-    has_winners = bool(parts.op.apart) or (not model.is_estimate and labels_of(model.path) is Labels.WINNERS)
+    has_winners = bool(model.spec.op.apart) or (not model.is_estimate and labels_of(model.path) is Labels.WINNERS)
     return np.concatenate([part.is_won for part in parts]) & has_winners
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,8 +28,6 @@ from ckh.ops.base import Encoding
 from tests.refusals import expect_error, expect_refusal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ckh.data.dataset import Dataset
 
 SMALL = "fp8_rowwise_128x16x32x128_16x16_1x1_8x16x1_8x16x1_1x16x1x8_4x4x1_1x1_interwave_v2"
@@ -162,6 +162,15 @@ def test_winners_are_ranked_against_all_other_kernels(tmp_path: Path) -> None:
         inside = rows.problem_ids == problem
         assert rows.frame["kernel"][inside & (efficiency == 1)].tolist() == [kernel]
         assert set(efficiency[inside]) == {0.0, 1.0}
+
+
+@pytest.mark.slow
+def test_winners_without_times_are_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
+    """One model answers fp8 and bf16; each winner is a candidate among the kernels of FBGEMM."""
+    data = Path(__file__).parents[3] / "data" / "fbgemm-gemm-gfx942.parquet"
+    assert run(["evaluate", "--data", str(data), "--with-trained", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert (document["model"]["problems"], document["coverage"]) == (453, 1.0)
 
 
 def test_data_without_times_need_the_winner_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
