@@ -87,7 +87,7 @@ def test_a_device_without_kernels_is_refused() -> None:
     """AITER has no CK Tile kernels of a8w8: there are no candidates, with the reason."""
     result = candidates(AiterGemm(1, 64, 64, library="cktile", num_cus=256), load_arch("gfx950"))
     assert len(result.kernels) == 0
-    expect_reasons(result.refused, ("cktile", "a8w8", "gfx950"))
+    expect_reasons(result.refused, ("a8w8", "cktile", "gfx950"))
     assert list(result.refused.values()) == [1]
     assert not candidates(AiterGemm(1, 64, 64, "a4w4_blockscale", "pk_fp4"), load_arch("gfx942")).kernels
     whole = candidates(AiterGemm(1, 64, 64, num_cus=256), load_arch("gfx950"))
