@@ -257,7 +257,7 @@ def columns_read(
 
 
 class Depends(StrEnum):
-    """What a feature's value depends on."""
+    """Kind of the columns that a feature is computed from."""
 
     PROBLEM = "problem"
     KERNEL = "kernel"

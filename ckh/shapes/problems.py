@@ -64,7 +64,7 @@ class ShapesFound:
 
     @property
     def left_words(self) -> tuple[str, ...]:
-        """What is left out in words."""
+        """Entries that are left out, as sentences."""
         return tuple(f"{count}: {reason}" for reason, count in self.left_work.items())
 
 

@@ -68,7 +68,7 @@ def estimated_logs(dataset: Dataset) -> NDArray[np.float64] | None:
 
 
 def correction(dataset: Dataset, estimated: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What trees learn for each row, the bounded logarithm of estimated over measured time, and the row's weight."""
+    """Labels, the bounded logarithms of estimated over measured time, and weights of rows; both of shape (rows,)."""
     problem = dataset.problem_ids
     least = np.full(int(problem.max()) + 1, np.inf)
     np.minimum.at(least, problem, estimated)

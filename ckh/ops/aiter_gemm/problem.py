@@ -52,8 +52,8 @@ class AiterGemm(PasteableProblem):
     family: str = "a8w8"  # one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand
     dtype: str = "fp8"  # element type of A and B
     library: str = ANY
-    """What competes: one library's kernels alone, as asked for or as a tuner tried, or those of any library of the
-    program; FBGEMM's are its own CK kernels, whose winners are known without times."""
+    """The library whose kernels are candidates, or `ANY`: all libraries of AITER. FBGEMM is a program of its own, with
+    kernels of CK, whose winners are known without times."""
     num_cus: int = 0
     """Compute units of the device, 0 for those of the GPU that is asked about (`devices.compute_units`)."""
     groups: int = 0  # products of a batched or grouped problem, 0 for other families
