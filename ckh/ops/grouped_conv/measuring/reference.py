@@ -24,7 +24,6 @@ Array = NDArray[Any]
 
 _CHUNK_WIDTH = 512  # columns of a gathered matrix, enough to keep BLAS busy
 _CHUNK_BYTES = 128 << 20
-_BLOCK_BYTES = 192 << 10  # of a depthwise block's product, which fits the second-level cache
 
 _AXES = {2: ("H, W", "Y, X"), 3: ("D, H, W", "Z, Y, X")}  # axes of pixels and of taps
 
@@ -252,31 +251,12 @@ def _padded_pixels(problem: ConvProblem, x: Array) -> Array:
     return padded
 
 
-def _blocks(problem: ConvProblem, itemsize: int) -> Iterator[tuple[int, int, slice]]:
-    """Yield image, output depth and output rows of blocks that fit a cache."""
-    rows = max(1, _BLOCK_BYTES // (problem.wo * problem.g * itemsize))
-    for image, depth in np.ndindex(problem.n, problem.do):
-        for start in range(0, problem.ho, rows):
-            yield image, depth, slice(start, min(start + rows, problem.ho))
-
-
-def _met(problem: ConvProblem, padded: Array, block: tuple[int, int, slice], tap: _Tap) -> Array:
-    """Return the pixels of the padded input that a tap reads for a block of the output."""
-    (image, depth, rows), (_, (d, h, w)) = block, tap
-    start = h.start + rows.start * problem.stride_h
-    stop = h.start + (rows.stop - 1) * problem.stride_h + 1
-    pixels: Array = padded[image, d.start + depth * problem.stride_d, start : stop : problem.stride_h, w]
-    return pixels
-
-
 def _depthwise_forward(problem: ConvProblem, x: Array, w: Array) -> Array:
-    padded, taps = _padded_pixels(problem, x), list(_taps(problem))
-    filters = np.ascontiguousarray(w.reshape(problem.g, -1).T)
+    filters, taps = np.ascontiguousarray(w.reshape(problem.g, -1).T), list(_taps(problem))
     y = np.zeros((problem.n, problem.do, problem.ho, problem.wo, problem.g), x.dtype)
-    for block in _blocks(problem, x.itemsize):
-        total = y[block]
-        for tap in taps:
-            total += _met(problem, padded, block, tap) * filters[tap[0]]
+    for image, pixels in enumerate(_padded_pixels(problem, x)):  # one at a time, which caches can hold
+        for index, (d, h, width) in taps:
+            y[image] += pixels[d, h, width] * filters[index]
     return y
 
 
@@ -284,22 +264,19 @@ def _depthwise_bwd_data(problem: ConvProblem, dy: Array, w: Array) -> Array:
     padded = np.zeros((problem.n, *_padded_sizes(problem), problem.g), dy.dtype)
     filters, taps = np.ascontiguousarray(w.reshape(problem.g, -1).T), list(_taps(problem))
     gradients = dy.reshape(problem.n, problem.do, problem.ho, problem.wo, problem.g)
-    for block in _blocks(problem, dy.itemsize):
-        for tap in taps:
-            met = _met(problem, padded, block, tap)
-            met += gradients[block] * filters[tap[0]]
+    for pixels, gradient in zip(padded, gradients, strict=True):
+        for index, (d, h, width) in taps:
+            pixels[d, h, width] += gradient * filters[index]
     inside: Array = padded[_inside(problem, 1)]
     return inside
 
 
 def _depthwise_bwd_weight(problem: ConvProblem, dy: Array, x: Array) -> Array:
-    padded, taps = _padded_pixels(problem, x), list(_taps(problem))
+    taps, sums = list(_taps(problem)), np.zeros((prod(_sizes(problem)[1]), problem.g), dy.dtype)
     gradients = dy.reshape(problem.n, problem.do, problem.ho, problem.wo, problem.g)
-    sums = np.zeros((prod(_sizes(problem)[1]), problem.g), dy.dtype)
-    for block in _blocks(problem, dy.itemsize):
-        for tap in taps:
-            product = _met(problem, padded, block, tap) * gradients[block]
-            sums[tap[0]] += product.reshape(-1, problem.g).sum(axis=0)
+    for pixels, gradient in zip(_padded_pixels(problem, x), gradients, strict=True):
+        for index, (d, h, width) in taps:
+            sums[index] += (pixels[d, h, width] * gradient).reshape(-1, problem.g).sum(axis=0)
     return np.ascontiguousarray(sums.T)
 
 
