@@ -84,7 +84,10 @@ def choose_set(workload: Workload, keep: float, most: int) -> KernelSet:
         better, proved = _exact(workload, keep)
         fewest = max(fewest, proved)
         if better is not None and len(better) < len(chosen):
-            chosen = _by_gain(workload, better)
+            inside = np.isin(workload.kernel, better)
+            pairs = workload.problem[inside], workload.kernel[inside], workload.efficiency[inside]
+            steps, *_ = _greedy(Workload(*pairs, workload.weight, workload.kernels), math.inf, len(better))
+            chosen = [step.kernel for step in steps]
     reached = workload.reached(np.array(chosen))
     return KernelSet(
         tuple(chosen),
@@ -111,10 +114,11 @@ def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[CoverStep]
         gains = _gains(workload, values, served)
         np.minimum(ceiling, served @ workload.weight + np.cumsum(np.sort(gains)[::-1]), out=ceiling)
         enough = bool(served.min() >= 1.0) and float((served - 1.0) @ workload.weight) >= keep - _ROUNDING
-        if enough or len(chosen) == min(most, workload.kernels):
+        if enough or len(chosen) == min(most, workload.kernels) or not gains.any():
             break
         chosen.append(int(gains.argmax()))
-        _serve(workload, values, served, chosen[-1])
+        rows = workload.kernel == chosen[-1]
+        np.maximum.at(served, workload.problem[rows], values[rows])
         efficiency = np.maximum(served - 1.0, 0.0)
         reached.append((float(efficiency @ workload.weight), float(efficiency.min())))
     bounds = np.clip(ceiling[: len(chosen)] - 1.0, 0.0, 1.0).tolist()
@@ -128,25 +132,6 @@ def _gains(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.
     """Gain of adding each kernel, shape (kernels,)."""
     more = np.maximum(values - reached[workload.problem], 0.0) * workload.weight[workload.problem]
     return np.bincount(workload.kernel, weights=more, minlength=workload.kernels).astype(np.float64)
-
-
-def _serve(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.float64], kernel: int) -> None:
-    """Add a kernel to the reached efficiencies."""
-    rows = workload.kernel == kernel
-    np.maximum.at(reached, workload.problem[rows], values[rows])
-
-
-def _by_gain(workload: Workload, chosen: NDArray[np.int64]) -> list[int]:
-    """Kernels in greedy order."""
-    left, served, order = set(map(int, chosen)), np.zeros(len(workload.weight)), list[int]()
-    values = 1.0 + workload.efficiency
-    while left:
-        gains = _gains(workload, values, served)
-        best = max(sorted(left), key=lambda kernel: gains[kernel])
-        _serve(workload, values, served, best)
-        order.append(best)
-        left.remove(best)
-    return order
 
 
 def _exact(workload: Workload, keep: float) -> tuple[NDArray[np.int64] | None, int]:

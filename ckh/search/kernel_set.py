@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.assess.covering import KernelSet
     from ckh.data.dataset import Dataset
 
 
@@ -81,7 +80,7 @@ def search_set(
     registry: Path | None,
     *,
     force: bool,
-) -> tuple[SearchSetDocument, KernelSet]:
+) -> SearchSetDocument:
     """Select the set, and write its registry."""
     if registry is not None:
         check_output(registry, REGISTRY, force=force, inputs=data)
@@ -109,7 +108,7 @@ def search_set(
         )
         for count, step in enumerate(kernel_set.curve, 1)
     )
-    document = SearchSetDocument(
+    return SearchSetDocument(
         op=dataset.op.name,
         arch=dataset.arch,
         problems=times.count,
@@ -127,7 +126,6 @@ def search_set(
         registry=None if registry is None else str(registry),
         curve=curve,
     )
-    return document, kernel_set
 
 
 def _of_workload(dataset: Dataset, source: str | None) -> Dataset:

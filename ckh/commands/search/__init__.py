@@ -20,7 +20,6 @@ from ckh.text.log import emit, note
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
-    from ckh.assess.covering import KernelSet
     from ckh.search.kernel_set import SearchSetDocument
 
 _SHOWN = 40  # printed steps of a curve
@@ -180,14 +179,14 @@ def select(
     """Select and print."""
     from ckh.search.kernel_set import search_set
 
-    document, kernel_set = search_set(size, keep, data, problems, write_registry, force=force)
+    document = search_set(size, keep, data, problems, write_registry, force=force)
     if as_json:
         print_json(document)
     else:
-        _print_set(document, kernel_set, keep)
+        _print_set(document, keep)
 
 
-def _print_set(document: SearchSetDocument, kernel_set: KernelSet, keep: float) -> None:
+def _print_set(document: SearchSetDocument, keep: float) -> None:
     """Print the curve, then the set."""
     where = f"{document.op} on {document.arch}"
     say(f"{document.problems} problems of {where}, {document.measured_kernels} kernels measured\n")
@@ -206,14 +205,14 @@ def _print_set(document: SearchSetDocument, kernel_set: KernelSet, keep: float) 
     print_table("efficiency of the first kernels in greedy order:", columns, rows)
     say()
     count = len(document.kernels)
-    verdict = f"{count} kernel{'s' * (count > 1)} keep {kernel_set.mean:.2%} of the oracle's mean, "
-    verdict += f"{kernel_set.least:.2%} on the worst problem; "
-    needed = f"at least {kernel_set.fewest} are needed"
-    if kernel_set.keeps:
-        verdict += "no set of fewer does" if kernel_set.is_fewest else needed
+    verdict = f"{count} kernel{'s' * (count > 1)} keep {document.efficiency_mean:.2%} of the oracle's mean, "
+    verdict += f"{document.efficiency_min:.2%} on the worst problem; "
+    needed = f"at least {document.fewest_possible} are needed"
+    if document.keeps:
+        verdict += "no set of fewer does" if document.is_fewest else needed
     else:
         verdict += f"for {keep:.4g} of it, with one for every problem, "
-        verdict += needed if kernel_set.fewest > count else "more are needed"
+        verdict += needed if (document.fewest_possible or 0) > count else "more are needed"
     print_table(f"{verdict}:", ("kernel",), [(name,) for name in document.kernels])
     if document.pairs_not_measured > 0:
         note(f"{document.pairs_not_measured:.1%} of the pairs were not measured and count as failures")
