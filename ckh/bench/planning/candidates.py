@@ -61,50 +61,22 @@ class PoolSource(Generic[P, K]):
             return tuple(filter(self.wants, self.pools.of(arch, *own))), refused
         kernels = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own), *own)
         table = kernels if isinstance(kernels, KernelTable) else KernelTable.of(self.pools.kind, kernels)
-        verdicts = self.pools.rules.judge(table, arch)
-        unbuilt = (
-            RefusedKernel(table[number], (verdicts.sentences[why],))
-            for number, why in enumerate(verdicts.number.tolist())
-            if why >= 0
-        )
-        built = tuple(filter(self.wants, table.take(verdicts.passed)))
-        return built, tuple(kernel for kernel in unbuilt if self.wants(kernel.kernel))
+        built, unbuilt = without_refused(table, self.pools.rules.judge(table, arch))
+        return tuple(filter(self.wants, built)), tuple(kernel for kernel in unbuilt if self.wants(kernel.kernel))
 
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
         """Rules that decide which of some kernels apply to a problem."""
         return ProblemRules(self.pools.rules.problem, KernelTable.of(self.pools.kind, kernels), arch)
 
 
-@dataclass(frozen=True, slots=True)
-class BuildableSource(Generic[P, K]):
-    """The kernels of a source that a device can build."""
-
-    source: CandidateSource[P, K]
-    refusals: Callable[[Sequence[K]], Verdicts | None]
-    """Kernels that the device refuses, with reasons; None: none known."""
-
-    @property
-    def origin(self) -> str:
-        """Description of the source."""
-        return self.source.origin
-
-    def group(self, problem: P, /) -> tuple[Any, ...]:
-        """Part of a problem that determines its kernels."""
-        return self.source.group(problem)
-
-    def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
-        """Kernels of a group (followed by the architecture) that can be built, and the refused ones with reasons."""
-        kernels, refused = self.source.of(*group)
-        verdicts = self.refusals(kernels)
-        if verdicts is None:
-            return kernels, refused
-        judged = zip(kernels, verdicts.number.tolist(), strict=True)
-        unbuilt = (RefusedKernel(kernel, (verdicts.sentences[why],)) for kernel, why in judged if why >= 0)
-        return tuple(kernels[number] for number in verdicts.passed.tolist()), (*refused, *unbuilt)
-
-    def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
-        """Rules that decide which of some kernels apply to a problem."""
-        return self.source.problem_rules(kernels, arch)
+def without_refused(kernels: Sequence[K], verdicts: Verdicts) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
+    """Kernels that pass, and the refused ones, each with the first reason."""
+    refused = tuple(
+        RefusedKernel(kernels[number], (verdicts.sentences[why],))
+        for number, why in enumerate(verdicts.number.tolist())
+        if why >= 0
+    )
+    return tuple(kernels[number] for number in verdicts.passed.tolist()), refused
 
 
 def of_registry(registry: Registry[K], arch: ArchSpec, belongs: Callable[[K], bool], *group: Any) -> Sequence[K]:

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from ckh.bench.planning.candidates import without_refused
 from ckh.errors import NoKernelError, UsageError
 from ckh.files.untrusted import read_text
 from ckh.ops import operation_of_kernel
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.planning.candidates import CandidateSource
+    from ckh.kernels.judging import RefusedKernel, Verdicts
     from ckh.ops.base import Kernel, Problem
 
 ALL = "all"
@@ -153,14 +156,6 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """Selection of kernels of a pool: a filter, and the number of random ones per problem."""
-
-    wants: Callable[[Kernel], bool]
-    limit: int | None = None
-
-
 def make_plan(
     problems: Sequence[Problem],
     kernels: str,
@@ -168,23 +163,28 @@ def make_plan(
     seed: int,
     candidates: CandidateSource[Any, Any],
     pad: Callable[[Any], Problem] = lambda problem: problem,
+    refused_by: Callable[[Sequence[Kernel]], Verdicts | None] = lambda _: None,
 ) -> Plan:
     """Plan problems in random order, each with its applicable kernels in random order.
 
     `kernels` is "all", "sample:N" (N of each problem's kernels), a pattern for kernel names, or a file of them. A
-    problem without a kernel is measured as `pad` makes it, if that has one.
+    problem without a kernel is measured as `pad` makes it, if that has one. `refused_by` returns which kernels a device
+    cannot build; None: none known.
     """
     groups = dict.fromkeys(candidates.group(problem) for problem in problems)
-    both = {group: candidates.of(*group, arch) for group in groups}
-    pools = {group: pool for group, (pool, _) in both.items()}
-    unbuilt = {group: refused for group, (_, refused) in both.items()}
-    known = [kernel for pool in pools.values() for kernel in pool]
-    choice = _parse_choice(kernels, [*known, *(kernel.kernel for refused in unbuilt.values() for kernel in refused)])
+    pools: dict[Any, Sequence[Kernel]] = {}
+    unbuilt: dict[Any, tuple[RefusedKernel[Any], ...]] = {}
+    for group in groups:
+        pools[group], unbuilt[group] = candidates.of(*group, arch)
+        if (verdicts := refused_by(pools[group])) is not None:
+            pools[group], of_device = without_refused(pools[group], verdicts)
+            unbuilt[group] += of_device
+    every = [*chain(*pools.values()), *(kernel.kernel for kernel in chain(*unbuilt.values()))]
+    wants, limit = _parse_choice(kernels, every)
     refusals = {
-        group: Counter(kernel.reasons[0] for kernel in pool if choice.wants(kernel.kernel))
-        for group, pool in unbuilt.items()
+        group: Counter(kernel.reasons[0] for kernel in pool if wants(kernel.kernel)) for group, pool in unbuilt.items()
     }
-    wanted = {group: tuple(filter(choice.wants, pool)) for group, pool in pools.items()}
+    wanted = {group: tuple(filter(wants, pool)) for group, pool in pools.items()}
     rules = {group: candidates.problem_rules(pool, arch) for group, pool in wanted.items()}
     refused: Counter[str] = Counter()
     by_problems: Counter[str] = Counter()
@@ -200,7 +200,7 @@ def make_plan(
         by_problems.update(of_problem)
         in_pool = applicable.tolist()
         random.Random(f"{seed} {problem.canonical()}").shuffle(in_pool)
-        chosen = in_pool[: choice.limit]
+        chosen = in_pool[:limit]
         tasks[problem] = Task(problem, PoolKernels(wanted[group], np.array(chosen, np.intp)))
         if not chosen:
             no_kernel[own] = next(iter((of_problem or refusals[group]).most_common(1)), ("no kernel is chosen", 0))[0]
@@ -216,14 +216,15 @@ def make_plan(
     return plan
 
 
-def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
+def _parse_choice(text: str, known: Sequence[Kernel]) -> tuple[Callable[[Kernel], bool], int | None]:
+    """Return a filter of kernels, and the number of random ones per problem; None: all."""
     if text == ALL:
-        return _Choice(lambda _: True)
+        return lambda _: True, None
     if text.startswith(SAMPLE):
         counted = _COUNTED.fullmatch(text)
         if counted is None:
             raise UsageError(f"--kernels {text!r} has no number of kernels", _HINT, code="bad-number")
-        return _Choice(lambda _: True, int(counted[1]))
+        return lambda _: True, int(counted[1])
     if Path(text).is_file():
         chosen = _read_kernels(Path(text), known)
     else:
@@ -232,7 +233,7 @@ def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
             raise UsageError(
                 f"--kernels {text!r} matches none of {len(known)} kernels and is not a file", _HINT, code="no-match"
             )
-    return _Choice(chosen.__contains__)
+    return chosen.__contains__, None
 
 
 def _read_kernels(path: Path, known: Sequence[Kernel]) -> set[Kernel]:

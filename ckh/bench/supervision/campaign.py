@@ -14,7 +14,6 @@ from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device, DeviceOptions
 from ckh.bench.devices.device_choice import default_device_kind, open_device, require_usable
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
-from ckh.bench.planning.candidates import BuildableSource
 from ckh.bench.planning.pace import Pace, Work
 from ckh.bench.planning.plan import ALL, SAMPLE, SEARCH, Plan, make_plan
 from ckh.bench.planning.planner import AUTO, LEAST_USE, KnownBefore, counts_as_run, few_plan, total_times
@@ -199,10 +198,10 @@ class Campaign:
         op = operation(settings.op)
         measured, model = measured_of(op), None if settings.model is None else Path(settings.model)
         problems, source = measured.problems(settings), measured.candidate_source(settings)
-        if settings.plan is not None or settings.kernels.startswith(SAMPLE):
-            source = BuildableSource(source, self.device.refusals)
+        is_part = settings.plan is not None or settings.kernels.startswith(SAMPLE)
+        refusals = self.device.refusals if is_part else lambda _: None
         pad = op.padded if settings.pad_channels is None else lambda problem: problem
-        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, pad)
+        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, pad, refusals)
         _say_changes(plan, len(problems))
         if settings.plan is not None:
             known = KnownBefore(arch.name, model, arch.hardware.num_cus)
