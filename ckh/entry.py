@@ -23,12 +23,17 @@ def main() -> None:
             os._exit(0)  # skip the teardown of the interpreter
         except (OSError, ValueError):
             key = None  # printed again below, where errors of streams are handled
+    import signal
+
     from ckh.boundary import JSON_OPTION, guarded
 
     code = guarded(lambda: _main(key), as_json=JSON_OPTION in sys.argv[1:])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the exit code is decided
     if not gc.isenabled():
         sys.stderr.flush()
         os._exit(code)
+    exec("")  # noqa: S102 - or python -m ends by SIGINT after an interrupt inside another exec(), of dataclasses say
     sys.exit(code)
 
 

@@ -19,14 +19,8 @@ if TYPE_CHECKING:
 PLAN = ("--plan", "auto")  # options of ckh bench that choose kernels
 FEWEST_PROBLEMS = 6  # minimum to train a model; with fewer, the fastest measured kernels are exported
 PAGE = "summary.md"
-SHAPES, LISTED, BEFORE, RUN, MEASURED, MODEL = (
-    "shapes.csv",
-    "shapes.json",
-    "before.json",
-    "run",
-    "measured.parquet",
-    "model",
-)
+SHAPES, LISTED, BEFORE = "shapes.csv", "shapes.json", "before.json"
+RUN, MEASURED, MODEL = "run", "measured.parquet", "model"
 KERNELS, EXPORT, EXPORTED = "kernels.json", "export", "export.json"
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.compilation.compile import KernelBuilder
-from ckh.bench.compilation.toolchain import require_toolchain
+from ckh.bench.compilation.toolchain import require_toolchain, run_compiler
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.bench.supervision.driver import Driver, build_and_load
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.remote import DeviceRequest, build_here
@@ -154,6 +156,53 @@ def test_a_toolchain_broken_during_a_run_fails_no_kernel(tmp_path: Path, monkeyp
     device = device_with(tmp_path, f"mkdir {once} 2> /dev/null && {good} && exit 0; echo 'error: broken' >&2; exit 1")
     with expect_refusal(DeviceError, "broken-toolchain"):
         KernelBuilder(device).build([KERNEL], 1, lambda _count, _text: None)
+
+
+_COMPILER = f"""#!/bin/sh
+[ "$1" = --version ] && echo version 1 && exit 0
+for word; do [ "$before" = -o ] && library=$word; before=$word; done
+calls=$(ls "$0".calls | wc -l)
+touch "$0".calls/$calls
+[ $calls = {{failing}} ] && exec "$0".gone
+echo '{"".join(f"void {name}(void){{{{}}}}" for name in ("ckh_name", *ENTRY_POINTS))}' | gcc -shared -x c -o $library -
+[ $calls = {{last}} ] && rm "$0"
+exit 0
+"""
+
+
+@pytest.mark.parametrize(("failing", "last"), [(2, 9), (9, 1)], ids=["for a moment", "for good"])
+def test_a_compiler_that_is_removed_fails_no_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int, last: int
+) -> None:
+    """One of two kernels has a library; the other is compiled when it is back, or the toolchain is broken."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", str(tmp_path / "cxx"))
+    (tmp_path / "cxx.calls").mkdir()
+    (tmp_path / "cxx").write_text(_COMPILER.format(failing=failing, last=last), encoding="utf-8")
+    (tmp_path / "cxx").chmod(0o755)
+    builder, kernels = KernelBuilder(HostDevice()), conv_pool(Direction.FORWARD, load_arch("host"), dtype="fp32")
+    with expect_refusal(DeviceError, "broken-toolchain") if last == 1 else nullcontext():
+        built = builder.build(kernels[:400:200], 1, lambda _count, _text: None)
+        assert [item.status for item in built.values()] == [Status.OK, Status.OK]
+    assert len(builder.missing(kernels[:400:200])) == (last == 1)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "g++: fatal error: cannot execute 'cc1plus': posix_spawnp: No such file or directory",
+        "collect2: fatal error: cannot find 'ld'",
+        'clang++: error: unable to execute command: Executable "ld.lld" doesn\'t exist!',
+    ],
+)
+def test_a_part_of_a_compiler_that_is_removed_says_nothing_about_a_kernel(tmp_path: Path, said: str) -> None:
+    """Compiler, assembler and linker are programs of their own; a kernel's error with such a word is one."""
+    scripts = {said: Status.COMPILE_INTERRUPTED, f"a.cpp:1:2: error: use of 'ld', {said[:4]}": Status.COMPILE_ERROR}
+    for text, status in scripts.items():
+        command = ["/bin/sh", "-c", f"echo {shlex.quote(text)} >&2; exit 1"]
+        done = run_compiler(command, tmp_path / "a.cpp", 60.0, lambda: False)
+        assert done is not None
+        assert done.status is status
 
 
 @pytest.mark.slow

@@ -93,7 +93,7 @@ _TYPE_AND_MACHINE = slice(16, 20)
 _SHARED = b"\x03\x00"
 _HEADER = struct.Struct("<32xQQ6xHHHHH2x")
 _SEGMENT = struct.Struct("<I4xQ16xQ16x")
-_SECTION = struct.Struct("<4xI16xQQI12xQ")
+_SECTION = struct.Struct("<4xI16xQQI20x")
 _SYMBOL = struct.Struct("<IBBH16x")
 _PROGRAM = Path("/proc/self/exe")
 _NO_BITS, _DYNAMIC_SYMBOLS = 8, 11  # section types
@@ -115,7 +115,6 @@ class _Section(NamedTuple):
     offset: int
     size: int
     link: int
-    entry_size: int
 
 
 def fault_of_library(content: bytes, functions: Sequence[str]) -> str:

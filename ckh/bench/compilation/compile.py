@@ -85,6 +85,7 @@ class CompileCosts:
         return took / expected if expected else 1.0
 
 
+_FAILED = {Status.COMPILE_ERROR, Status.COMPILE_INTERRUPTED}
 _UNIT_SHARE = 0.4  # share of the compiler's CPU time that a unit may need by its estimate
 _ROUNDING = 1e-9
 
@@ -113,10 +114,7 @@ def default_jobs(job_bytes: int) -> int:
 
 def available_bytes() -> int:
     """Memory available without swapping."""
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
+    text = Path("/proc/meminfo").read_text(encoding="utf-8")
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
     return int(match[1]) * 1024 if match else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
 
@@ -237,12 +235,12 @@ class KernelBuilder:
             for key, compiled in self._build_unit(again, order, is_last=True):
                 made[key] = compiled
             advance(len(again), "")
-        if {made[key].status for key in left if key in made} == {Status.COMPILE_ERROR}:
+        if not _FAILED.isdisjoint(made[key].status for key in left if key in made):
             self._require_toolchain(order)  # it may have broken in the meantime
         return made
 
     def _require_toolchain(self, order: BuildOrder) -> None:
-        """Check that any kernel can be built, before compiling and after all compilers failed."""
+        """Check that any kernel can be built, before compiling and after a compiler failed."""
         if not order.should_stop():
             require_toolchain(self._device, order.workshop, order.should_stop)
 

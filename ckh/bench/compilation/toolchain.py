@@ -73,18 +73,20 @@ _READ_BYTES = 1 << 16
 _MOST_BYTES = 16 << 20  # of compiler output; the remarks on a CK Tile kernel have some kilobytes
 _MESSAGE_LENGTH = 300
 _SHELL_SIGNAL = 128  # a shell's exit code for a program ended by a signal is this plus the signal number
+_REMOVED = (126, 127)  # exit codes of the guard, and of shells, for programs that cannot be run
 _SIGNALLED = tuple(_SHELL_SIGNAL + number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
 # Messages of a compiler crash, and of errors in the source. Neither is searched in a stack dump, whose command line has
 # options such as -Wno-error.
 _CRASH = re.compile(r"LLVM ERROR:|error in backend|internal compiler error|Assertion .* failed")
 _ERROR = re.compile(r"\b(?:error|Error|undefined reference|cannot find)\b")
 _STACK_DUMP = re.compile(r"Stack dump|Program arguments:|#\d+ 0x|\d+\.\s|PLEASE (?:submit|ATTACH)")
-# Messages of compiler drivers when a subprocess was killed or resources ran out: gcc's and clang's wording, then the
-# system's error strings, which they repeat.
+# Messages of compiler drivers when a subprocess was killed or removed, or resources ran out: gcc's and clang's wording,
+# then the system's error strings, which they repeat.
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 _INTERRUPTION = re.compile(
     r"(?:Killed|Terminated|Hangup|Interrupt) signal terminated program"
-    r"|unable to execute command: (?:Killed|Terminated|Hangup|Interrupt|Bus error|posix_spawn failed)"
+    r"|unable to execute command: (?:Killed|Terminated|Hangup|Interrupt|Bus error|posix_spawn failed|Executable)"
+    r"|cannot execute '|cannot find 'ld'"
     rf"|{_NO_ROOM.pattern}"
     r"|Cannot allocate memory|Resource temporarily unavailable|Too many open files|Stale file handle"
     r"|out of memory allocating|LLVM ERROR: out of memory|std::bad_alloc|memory exhausted"
@@ -97,6 +99,8 @@ def require_toolchain(device: Device, folder: Path, should_stop: Callable[[], bo
         source, library = Path(work, "least.cpp"), Path(work, "least.so")
         source.write_text(device.least_source, encoding="utf-8")
         command = device.least_command(source, library)
+        if shutil.which(command[0]) is None:
+            raise _broken(f"{command[0]} was removed", "")
         run = run_compiler(command, source, _TIMEOUT_S, should_stop)
         if run is None or run.status is Status.COMPILE_INTERRUPTED:
             return
@@ -210,7 +214,7 @@ def run_compiler(
     messages = said.decode(errors="replace")
     code, status = process.returncode, Status.OK
     if code:
-        is_interrupted = code < 0 or code in _SIGNALLED or _INTERRUPTION.search(messages)
+        is_interrupted = code < 0 or code in _REMOVED + _SIGNALLED or _INTERRUPTION.search(messages)
         status = Status.COMPILE_INTERRUPTED if is_interrupted else Status.COMPILE_ERROR
     return CompilerRun(status, _message(code, messages, source), cpu_s)
 
