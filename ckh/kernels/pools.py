@@ -68,7 +68,7 @@ def read_timed(path: Path, parse: Callable[[str], K]) -> TimedKernels[K]:
         if (version := fields.scalar("version", int)) != _VERSION:
             fields.fail("version", f"is {version}, and this ckh reads {_VERSION}")
         arch, names = fields.scalar("arch", str), fields.strings("kernels")
-        lead = fields.number("lead") if fields.has("lead") else 0.0  # without it: by earlier versions, or of winners
+        lead = fields.number("lead") if fields.has("lead") else 0.0  # without it: by earlier versions
         if not 0 <= lead < inf:
             fields.fail("lead", f"must be at least 0, not {lead}")
         if not len(set(names)) == len(names) <= _MOST_KERNELS:

@@ -16,9 +16,15 @@ from ckh.assess import winners
 from ckh.cli import run
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.errors import ExitCode
+from ckh.files.paths import data_dir
+from ckh.kernels.pools import TIMED_NAME, read_timed
+from ckh.learn.answers.ranking import ranking_of
+from ckh.learn.models.artifact import load_model
 from ckh.learn.models.frequent import frequent, frequent_table, held_out
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file, read_measured
 from ckh.learn.training.prepared import with_rivals
+from ckh.ops import operation
+from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:
@@ -147,3 +153,12 @@ def _write(dataset: Dataset, path: Path) -> None:
     from ckh.data.dataset import write_dataset
 
     write_dataset(dataset, path)
+
+
+def test_kernels_that_never_won_stand_behind_those_that_did() -> None:
+    """The shipped model of AMD's winners puts kernels that won first, by its lead of 2."""
+    folder, op = data_dir("models") / "gemm_universal_fp8_gfx950", operation("gemm_universal")
+    timed = read_timed(folder / TIMED_NAME, op.kernels.parse)
+    assert timed.lead == 2.0
+    best = ranking_of(GemmProblem(2048, 3072, 2048, dtype="fp8"), load_model(folder)).best(5)
+    assert {ranked.kernel for ranked in best} <= set(timed.kernels)

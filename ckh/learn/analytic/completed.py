@@ -1,7 +1,8 @@
 """Scores completed by the analytic estimate: for kernels unknown to a model, for its ties, and by a veto.
 
 The order of demotions in an answer: kernels measured on this problem stand in front, in the order of their times; then
-those of the first ones that the estimate does not veto, the vetoed ones, and all others.
+those of the first ones that the estimate does not veto, the vetoed ones, and all others. Scores have less, by a lead of
+the model, for kernels that never won, or were never measured.
 
 Plain Python numbers without NumPy, so that quick answers are bit-identical to those of the full command.
 """
