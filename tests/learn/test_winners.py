@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -155,10 +157,20 @@ def _write(dataset: Dataset, path: Path) -> None:
     write_dataset(dataset, path)
 
 
-def test_kernels_that_never_won_stand_behind_those_that_did() -> None:
-    """The shipped model of AMD's winners puts kernels that won first, by its lead of 2."""
+@pytest.mark.slow
+def test_kernels_that_never_won_stand_behind_those_that_did(tmp_path: Path) -> None:
+    """Of the first five kernels of twelve GEMMs by AMD's winners, 56 of 60 won somewhere; without the lead, 35."""
     folder, op = data_dir("models") / "gemm_universal_fp8_gfx950", operation("gemm_universal")
     timed = read_timed(folder / TIMED_NAME, op.kernels.parse)
-    assert timed.lead == 2.0
-    best = ranking_of(GemmProblem(2048, 3072, 2048, dtype="fp8"), load_model(folder)).best(5)
-    assert {ranked.kernel for ranked in best} <= set(timed.kernels)
+    without = Path(shutil.copytree(folder, tmp_path / folder.name))
+    with gzip.open(folder / TIMED_NAME) as file:
+        content = json.load(file)
+    with gzip.open(without / TIMED_NAME, "wt") as file:
+        json.dump({**content, "lead": 0.0}, file)
+    layers = [(3072, 2048), (4096, 4096), (8192, 1024), (1536, 7168)]
+    problems = [GemmProblem(m, n, k, dtype="fp8") for m in (256, 1024, 4096) for n, k in layers]
+    won = []
+    for model in (load_model(folder), load_model(without)):
+        firsts = [ranked.kernel for problem in problems for ranked in ranking_of(problem, model).best(5)]
+        won.append(sum(kernel in timed.kernels for kernel in firsts))
+    assert won == [56, 35]
