@@ -31,7 +31,7 @@ MAX_LOOPS = 1_000_000
 DEFAULT_SAMPLES = 5
 
 # Plausible times of a kernel. Beyond these its clock is wrong, and sums of its times may overflow.
-_POSSIBLE_NS = (1e-3, 1e15)
+POSSIBLE_NS = (1e-3, 1e15)
 # Events tick every 10 ns, and samples of half a millisecond vary by some 100 ns: so many are hardly ever equal.
 _NEVER_EQUAL = 3
 
@@ -164,17 +164,11 @@ class WarmUp:
         return is_steady or self._spent_ns >= needed_ns + _MORE_WARM_UP_NS
 
 
-def is_possible(sample_ns: float) -> bool:
-    """True if a kernel can take this long: not if it is NaN, zero, negative, or out of range."""
-    least, most = _POSSIBLE_NS
-    return least <= sample_ns <= most
-
-
 def complaint(samples_ns: Sequence[float]) -> str:
     """Reason why these cannot be times of a kernel; empty if they can."""
     if not samples_ns:
         return "there is no time"
-    wrong = next((sample for sample in samples_ns if not is_possible(sample)), None)
+    wrong = next((sample for sample in samples_ns if not POSSIBLE_NS[0] <= sample <= POSSIBLE_NS[1]), None)
     return "" if wrong is None else f"the kernel says that it took {wrong:g} ns"
 
 

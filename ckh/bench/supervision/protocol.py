@@ -5,28 +5,27 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from ckh.bench.isolated.timing import MAX_LOOPS, is_possible
+import msgspec
+
+from ckh.bench.isolated.timing import MAX_LOOPS, POSSIBLE_NS
 from ckh.schema import CARD, Status
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 HIP, EMULATED = "hip", "emulated"  # the kinds of workers that have a GPU
 RESULT = "out"  # file of a result's elements, without a header
 MAX_MESSAGE = 2000  # characters
-_SHOWN = 80
 # Statuses that a worker cannot report.
 _NO_WORKERS = (
     *(Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT, Status.COMPILE_INTERRUPTED),
     *(Status.INVALID, Status.TIMEOUT, Status.UNSTABLE, Status.LAUNCH_BOUND),
     *(Status.CHOSEN, Status.PREDICTED),
 )
-_STATUSES = tuple(str(status) for status in Status if status not in _NO_WORKERS)
 
 
 class Op(StrEnum):
@@ -58,6 +57,8 @@ WORK_PHASES = (Phase.INPUTS, Phase.REFERENCE, Phase.RUN, Phase.VERIFY, Phase.CAL
 
 Seconds = dict[str, float]
 Card = dict[str, float]
+_Sample = Annotated[float, msgspec.Meta(ge=POSSIBLE_NS[0], le=POSSIBLE_NS[1])]
+_Time = Annotated[float, msgspec.Meta(ge=0, le=POSSIBLE_NS[1])]
 
 
 class PhaseClock:
@@ -176,35 +177,31 @@ class Reply:
 
     id: int
     status: Status
-    message: str = ""
-    samples_ns: tuple[float, ...] = ()
-    loops: int = 0
+    message: Annotated[str, msgspec.Meta(max_length=MAX_MESSAGE)] = ""
+    samples_ns: tuple[_Sample, ...] = ()
+    loops: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOOPS)] = 0
     seconds: Seconds | None = None
     is_last: bool = False
-    launch_ns: float = 0.0
+    launch_ns: _Time = 0.0
     by_graph: bool = False
     card: Card | None = None
-    anchor_ns: float = 0.0
+    anchor_ns: _Time = 0.0
 
     def to_line(self) -> bytes:
         """JSON on a single line, with a long message truncated."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        named |= {"status": str(self.status), "message": self.message[:MAX_MESSAGE]}
+        named |= {"status": str(self.status), "message": self.message[:MAX_MESSAGE].encode(errors="replace").decode()}
         return json.dumps(named).encode() + b"\n"
 
 
 def reply_from_line(line: bytes) -> Reply:
-    """Parse and validate a reply, which a kernel may have forged."""
-    try:
-        values = json.loads(line)
-    except RecursionError as error:
-        raise ValueError("too deep") from error
-    if not isinstance(values, dict) or values.keys() != _IS_VALID.keys():
-        raise ValueError("not the fields of a reply")
-    for name, is_valid in _IS_VALID.items():
-        if not is_valid(values[name]):
-            raise ValueError(f"{name} is {str(values[name])[:_SHOWN]!r}")
-    return Reply(**{**values, "status": Status(values["status"]), "samples_ns": tuple(values["samples_ns"])})
+    """Parse and validate a reply, which a kernel may have forged; raises `ValueError`."""
+    values = msgspec.json.decode(line, type=dict[str, Any])
+    reply = msgspec.convert(values, Reply)
+    parts = (values, Reply.__slots__), (reply.seconds or {}, tuple(map(str, Phase))), (reply.card or {}, CARD)
+    if any(part.keys() - set(names) for part, names in parts) or reply.status in _NO_WORKERS:
+        raise ValueError("it has what no reply has")
+    return reply
 
 
 def mismatch(job: Job, reply: Reply) -> str:
@@ -218,32 +215,3 @@ def mismatch(job: Job, reply: Reply) -> str:
     if is_timed and (reply.loops < 1 or (job.op is Op.TIME and reply.loops != job.loops)):
         return f"its times are of {reply.loops} loops"
     return ""
-
-
-def _is_time(value: object) -> bool:
-    return type(value) is float and is_possible(value)
-
-
-def _is_time_or_none(value: object) -> bool:
-    return _is_time(value) or (type(value) is float and value == 0)
-
-
-def _are_numbers(value: object, names: tuple[str, ...]) -> bool:
-    if not isinstance(value, dict):
-        return value is None
-    return all(name in names and type(number) is float and isfinite(number) for name, number in value.items())
-
-
-_IS_VALID: dict[str, Callable[[Any], bool]] = {
-    "id": lambda value: type(value) is int,
-    "status": lambda value: value in _STATUSES,
-    "message": lambda value: isinstance(value, str) and len(value) <= MAX_MESSAGE,
-    "samples_ns": lambda value: isinstance(value, list) and all(map(_is_time, value)),
-    "loops": lambda value: type(value) is int and 0 <= value <= MAX_LOOPS,
-    "seconds": lambda value: _are_numbers(value, tuple(map(str, Phase))),
-    "is_last": lambda value: isinstance(value, bool),
-    "launch_ns": _is_time_or_none,
-    "by_graph": lambda value: isinstance(value, bool),
-    "card": lambda value: _are_numbers(value, CARD),
-    "anchor_ns": _is_time_or_none,
-}
