@@ -27,8 +27,7 @@ from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
-from ckh.ops.grouped_conv.measuring.hip import emit
-from ckh.ops.grouped_conv.measuring.hip_rules import ConvHeaders, detect_conv, missing
+from ckh.ops.grouped_conv.measuring.hip_rules import ConvHeaders, detect_conv, emit, missing
 from ckh.problems import Direction
 from tests.bench.codegen.conv_headers import CURRENT, HEADERS, LATE_2025, MID_2025, write_templates
 from tests.bench.codegen.real_kernels import REAL_KERNELS

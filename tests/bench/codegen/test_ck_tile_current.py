@@ -19,8 +19,7 @@ from ckh.bench.codegen.unit import UnsupportedKernelError
 from ckh.kernels.pipelines import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3, SPECIALIZATIONS
-from ckh.ops.grouped_conv.measuring.hip import emit
-from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS, ConvHeaders, detect_conv, missing
+from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS, ConvHeaders, detect_conv, emit, missing
 from ckh.ops.grouped_conv.measuring.measured import CConvProblem, c_problem
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.problems import Direction

@@ -9,10 +9,11 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.planning.registry import write_registry
+from ckh.data.settings import Settings
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.measuring.measured import SetCandidates, make_candidates
+from ckh.ops.grouped_conv.measuring.measured import SetCandidates, candidate_source
 from ckh.ops.grouped_conv.rules.sets import refused_of_rule_set, rule_set
 from ckh.problems import Direction
 from tests.refusals import expect_refusal, expect_values, has_values
@@ -41,6 +42,15 @@ def registry(tmp_path: Path) -> Path:
     ]
     write_registry(tmp_path / "registry.json", kernels, arch="gfx942")
     return tmp_path / "registry.json"
+
+
+def make_candidates(
+    name: str, registry: Path | None, filter_text: str | None, split_k: tuple[int, ...]
+) -> SetCandidates:
+    """Candidates of the settings of a run."""
+    settings = Settings(variant="", problems="", kernels="", dtype="fp16", seed=0, samples=1)
+    path = None if registry is None else str(registry)
+    return candidate_source(replace(settings, rule_set=name, registry=path, filter=filter_text, split_k=split_k))
 
 
 def splits(kernels: tuple[ConvKernel, ...]) -> list[int]:

@@ -23,8 +23,7 @@ from ckh.ops.base import lazily
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.measuring import hip, reference
-from ckh.ops.grouped_conv.measuring.hip_rules import detect_conv, found_words, rules_of
+from ckh.ops.grouped_conv.measuring import hip_rules, reference
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.ops.grouped_conv.requested import has_few_channels, pad_channels
 from ckh.ops.grouped_conv.rules.sets import (
@@ -84,7 +83,13 @@ class SetCandidates:
                 kernels = (*kernels, *weight_options(ndim_spatial, dtype, arch))
             unbuilt = refused_of_rule_set(name, variant, ndim_spatial, dtype, arch)
         else:
-            kernels, unbuilt = self._registered(variant, ndim_spatial, dtype, arch), ()
+            own = (variant, ndim_spatial, dtype)
+            kernels = tuple(
+                of_registry(
+                    self.registry, arch, lambda kernel: (kernel.variant, kernel.ndim_spatial, kernel.dtype) == own, *own
+                )
+            )
+            unbuilt = ()
         # A registry may have several splits of a kernel.
         counts = _SPLITS if self._has_options(variant, arch) else self.split_k
         distinct = dict.fromkeys(
@@ -97,11 +102,6 @@ class SetCandidates:
         judged = [RefusedKernel(kernel, CONV_RULES.of_arch(kernel, arch)) for kernel in wanted]
         refused = [kernel for kernel in (*unbuilt, *judged) if kernel.reasons and self.wants(kernel.kernel)]
         return tuple(kernel.kernel for kernel in judged if not kernel.reasons), tuple(refused)
-
-    def _registered(self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec) -> tuple[ConvKernel, ...]:
-        assert self.registry is not None
-        group = (variant, ndim_spatial, dtype)
-        return tuple(of_registry(self.registry, arch, lambda k: (k.variant, k.ndim_spatial, k.dtype) == group, *group))
 
     def _has_options(self, variant: Direction, arch: ArchSpec) -> bool:
         """True for the default bwd_weight kernels on a GPU, where a sum over all pixels occupies few blocks."""
@@ -117,25 +117,17 @@ def _splits(kernel: ConvKernel, counts: tuple[int, ...]) -> Iterator[ConvKernel]
         yield replace(kernel, split_k=count)
 
 
-def make_candidates(
-    rule_set_name: str, registry: Path | None, filter_text: str | None, split_k: tuple[int, ...]
-) -> SetCandidates:
+def candidate_source(settings: Settings) -> SetCandidates:
     """Return the source of candidates for a run's settings."""
-    if registry is not None and rule_set_name != DEFAULT_RULE_SET:
+    if settings.registry is not None and settings.rule_set != DEFAULT_RULE_SET:
         raise UsageError("--registry and --rule-set exclude each other", "omit one of them", code="conflicting-options")
     return SetCandidates(
-        rule_set_name,
-        registry_of(registry, operation(GROUPED_CONV.op_type)),
-        wanted_by(filter_text, ConvKernel),
-        split_k,
-        f"rule set {rule_set_name}" if registry is None else str(registry),
+        settings.rule_set,
+        registry_of(settings.registry, operation(GROUPED_CONV.op_type)),
+        wanted_by(settings.filter, ConvKernel),
+        settings.split_k,
+        settings.registry or f"rule set {settings.rule_set}",
     )
-
-
-def candidate_source(settings: Settings) -> SetCandidates:
-    """Return the source of candidates for a run's settings; raises as `make_candidates`."""
-    registry = None if settings.registry is None else Path(settings.registry)
-    return make_candidates(settings.rule_set, registry, settings.filter, settings.split_k)
 
 
 _COMPILE_S = {"": 16.0}  # observed for seven translation units
@@ -197,7 +189,7 @@ def _by_direction(source: str, directions: Sequence[Direction], dtype: str) -> I
         raise missing[0]
 
 
-_conv_headers = cache(detect_conv)
+_conv_headers = cache(hip_rules.detect_conv)
 
 
 def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, ConvKernel], ...]:
@@ -254,12 +246,12 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
     ),
     host=HostEmission(emit_host, (_TEMPLATES / "host",), "host-train"),
     hip=HipEmission(
-        lambda kernel, headers, arch: hip.emit(kernel, _conv_headers(headers), arch),
+        lambda kernel, headers, arch: hip_rules.emit(kernel, _conv_headers(headers), arch),
         (_TEMPLATES / "ck_tile",),
         "train",
         ("GroupedConvolution",),
-        lambda headers: found_words(_conv_headers(headers)),
-        lambda headers: rules_of(_conv_headers(headers)),
+        lambda headers: hip_rules.found_words(_conv_headers(headers)),
+        lambda headers: hip_rules.rules_of(_conv_headers(headers)),
         _COMPILE_S,
     ),
     problems=_problems,
