@@ -35,13 +35,13 @@ def test_out_of_bounds_writes_are_counted(size: int, count: int) -> None:
     buffer = GuardedBuffer(size)
     ctypes.memset(buffer.address - count, 0, count)
     expect_values(buffer.overrun(), count, "front")
-    buffer.reset()
+    buffer.restore_guards()
     assert buffer.overrun() == ""
     ctypes.memset(buffer.address + size, 0, count)
     expect_values(buffer.overrun(), count, "behind")
     ctypes.memset(buffer.address - 3, 0, 3)
     expect_values(buffer.overrun(), 3, "front", count, "behind")
-    buffer.reset()
+    buffer.restore_guards()
     assert buffer.overrun() == ""
 
 
@@ -50,7 +50,7 @@ def test_reset_keeps_the_content_of_the_buffer() -> None:
     buffer = GuardedBuffer(8)
     buffer.data[:] = 7
     ctypes.memset(buffer.address + 8, 0, 1)
-    buffer.reset()
+    buffer.restore_guards()
     assert buffer.data.tolist() == [7] * 8
 
 

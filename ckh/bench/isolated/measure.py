@@ -30,7 +30,7 @@ from ckh.ops import operation_of
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from ckh.bench.isolated.checks import GpuChecks
     from ckh.bench.isolated.memory import Memory
@@ -350,15 +350,11 @@ class Bench:
                 raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
             split, launched = problem.split(library), self._stopwatch.launched
             if not split.repeats and self._memory.compare is not None:
-                self._run_sets(library, problem, launched - {0})
+                sets = self._memory.operand_sets()
+                for number in launched - {0}:  # where it added to its results when it was timed
+                    self._check_code(library, library.run(problem.c, pointers(sets[number])))
             for number in self._memory.changed(launched):
                 self._check_changed(problem, split, number)
-
-    def _run_sets(self, library: KernelLibrary, problem: _Problem, numbers: Iterable[int]) -> None:
-        """Run a kernel on sets of operands where it added to its results when it was timed."""
-        sets = self._memory.operand_sets()
-        for number in numbers:
-            self._check_code(library, library.run(problem.c, pointers(sets[number])))
 
     def _check_changed(self, problem: _Problem, split: Split, number: int) -> None:
         """Check a set of operands whose output differs from that of the first run, or whose inputs changed."""

@@ -61,14 +61,14 @@ class GuardedBuffer:
         self._memory = _pages(size + 2 * PAGE)
         self.data = self._memory[PAGE : PAGE + size]
         self._canaries = (self._memory[:PAGE], self._memory[PAGE + size : 2 * PAGE + size])
-        self.reset()
+        self.restore_guards()
 
     @property
     def address(self) -> int:
         """Address of the first byte, page-aligned."""
         return int(self._memory.ctypes.data) + PAGE
 
-    def reset(self) -> None:
+    def restore_guards(self) -> None:
         """Restore the canaries."""
         for canary in self._canaries:
             canary[:] = CANARY
@@ -128,7 +128,15 @@ class Memory(Protocol):
         return ""
 
     def overrun(self) -> str:
-        """Description of an out-of-bounds write, e.g. "12 bytes behind the output"; empty if there is none."""
+        """Out-of-bounds write of output or workspace, e.g. "12 bytes behind the output", whose guards are restored."""
+        for name, buffer in zip(("output", "workspace"), self._written(), strict=True):
+            if where := buffer.overrun():
+                buffer.restore_guards()
+                return f"{where} the {name}"
+        return ""
+
+    def _written(self) -> Sequence[GuardedBuffer | DeviceBuffer]:
+        """Output and workspace."""
 
     def result(self, number: int = 0) -> Array:
         """Output of a set of arguments, by its number, until the next call."""
@@ -188,21 +196,16 @@ class HostMemory(Memory):
             self._workspace = GuardedBuffer(size)
 
     def reset(self, workspace_bytes: int) -> None:
-        self._workspace.reset()
+        self._workspace.restore_guards()
         self._workspace.data[: min(workspace_bytes, WORKSPACE_FILL_BYTES)] = NAN_BYTE
-        self._output.reset()
+        self._output.restore_guards()
         self._output.data.fill(self._unwritten_byte)
 
     def pointers(self) -> tuple[int, ...]:
         return *(values.ctypes.data for values in self._inputs), self._output.address, self._workspace.address
 
-    def overrun(self) -> str:
-        """First of output and workspace with an out-of-bounds write; its guards are restored."""
-        for name, buffer in (("output", self._output), ("workspace", self._workspace)):
-            if where := buffer.overrun():
-                buffer.reset()
-                return f"{where} the {name}"
-        return ""
+    def _written(self) -> tuple[GuardedBuffer, GuardedBuffer]:
+        return self._output, self._workspace
 
     def result(self, number: int = 0) -> Array:  # noqa: ARG002 - there is one
         return self._result
@@ -272,11 +275,10 @@ class DeviceBuffer:
         return self._start, self.address + self.size
 
 
-class HipMemory:
+class HipMemory(Memory):
     """Memory of one GPU. Kernels can overwrite inputs there, so the host keeps a copy."""
 
     times_first_runs = False
-    compare: Callable[[int, int, int], int] | None = None
 
     def __init__(self, runtime: HipRuntime, flush_bytes: int, rotating: int = 1, rotating_bytes: int = 0) -> None:
         self._runtime = runtime
@@ -390,14 +392,6 @@ class HipMemory:
         if self._possible_copies >= self._wanted_copies:
             return ""
         return f"launches took turns with {self._possible_copies + 1} of {self._wanted_copies + 1} sets of operands"
-
-    def overrun(self) -> str:
-        """First of output and workspace with an out-of-bounds write; its guards are restored."""
-        for name, buffer in zip(("output", "workspace"), self._written(), strict=True):
-            if where := buffer.overrun():
-                buffer.restore_guards()
-                return f"{where} the {name}"
-        return ""
 
     def result(self, number: int = 0) -> Array:
         self._runtime.download(self._result.ctypes.data, self.output(number), self._result.nbytes)

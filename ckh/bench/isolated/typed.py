@@ -178,14 +178,15 @@ def element_type(dtype: str, *, fnuz_floats: bool = False) -> ElementType:
     return types[dtype]
 
 
-def _to_float32(values: Array) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32, copy=False)
+def _to_floats(storage: type[np.floating[Any]]) -> Callable[[Array], Array]:
+    def convert(values: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return values.astype(storage, copy=False)
+
+    return convert
 
 
-def _to_float16(values: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return values.astype(np.float16, copy=False)
+_to_float32 = _to_floats(np.float32)
 
 
 def _to_bf16(values: Array) -> Array:
@@ -193,7 +194,7 @@ def _to_bf16(values: Array) -> Array:
 
     Rounding float64 values to float32 first cannot move a value across a float32 that a kernel may compute.
     """
-    bits = np.ascontiguousarray(_to_float32(values)).view(np.uint32)
+    bits = _float32_bits(values)
     last = (bits >> np.uint32(_BF16_SHIFT)) & np.uint32(1)
     # For NaN, the addition may carry into the sign, or leave only bits that are truncated.
     made: Array = ((bits + _BF16_HALF + last) >> np.uint32(_BF16_SHIFT)).astype(np.uint16)
@@ -201,9 +202,8 @@ def _to_bf16(values: Array) -> Array:
     return np.where(is_nan, _bf16_bits(bits) | _BF16_QUIET, made) if is_nan.any() else made
 
 
-def _cut_to_bf16(values: Array) -> Array:
-    bits = np.ascontiguousarray(_to_float32(values)).view(np.uint32)
-    return _bf16_bits(bits)
+def _float32_bits(values: Array) -> NDArray[np.uint32]:
+    return np.ascontiguousarray(_to_float32(values)).view(np.uint32)
 
 
 def _bf16_bits(bits: Array) -> Array:
@@ -221,10 +221,6 @@ def _to_integers(storage: type[np.signedinteger[Any]]) -> Callable[[Array], Arra
     return lambda values: np.clip(np.rint(values), limits.min, limits.max).astype(storage)
 
 
-def _to_float64(stored: Array) -> Array:
-    return stored.astype(np.float64)
-
-
 def _float8_type(encoding: Float8) -> ElementType:
     rounding = 2.0 ** -(encoding.mantissa_bits + 1)
     return ElementType(np.dtype(np.uint8), encoding.least_normal, rounding, encoding.encode, None, encoding.decode)
@@ -232,14 +228,16 @@ def _float8_type(encoding: Float8) -> ElementType:
 
 _TYPES = {
     "fp32": ElementType(np.dtype(np.float32), 0.0, 2.0**-24, _to_float32, None, _to_float32),
-    "fp16": ElementType(np.dtype(np.float16), 2.0**-14, 2.0**-11, _to_float16, None, _to_float32),
+    "fp16": ElementType(np.dtype(np.float16), 2.0**-14, 2.0**-11, _to_floats(np.float16), None, _to_float32),
     # CK Tile truncates unless configured otherwise (CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT in its config.hpp).
-    "bf16": ElementType(np.dtype(np.uint16), 2.0**-126, 2.0**-8, _to_bf16, _cut_to_bf16, _from_bf16),
+    "bf16": ElementType(
+        np.dtype(np.uint16), 2.0**-126, 2.0**-8, _to_bf16, lambda values: _bf16_bits(_float32_bits(values)), _from_bf16
+    ),
     "fp8": _float8_type(E4M3),
     "bf8": _float8_type(E5M2),
     "int8": ElementType(np.dtype(np.int8), 0.0, 0.0, _to_integers(np.int8), None, _to_float32, scale=127.0),
     "int32": ElementType(
-        np.dtype(np.int32), 0.0, 0.0, _to_integers(np.int32), None, _to_float64, unwritten_byte=_FAR_BYTE
+        np.dtype(np.int32), 0.0, 0.0, _to_integers(np.int32), None, _to_floats(np.float64), unwritten_byte=_FAR_BYTE
     ),
 }
 _FNUZ_TYPES = {"fp8": _float8_type(E4M3_FNUZ), "bf8": _float8_type(E5M2_FNUZ)}
