@@ -94,7 +94,8 @@ def percentile_of(values: NDArray[np.float64], percent: float) -> Figure:
 
     def of_draws(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
         up_to = sums[:, :1] + np.cumsum(counts[:, near], axis=1)
-        ends = [values[near[_first_above(up_to, min(place, len(values) - 1))]] for place in (rank, rank + 1)]
+        above = [(up_to <= min(place, len(values) - 1)).sum(axis=1) for place in (rank, rank + 1)]
+        ends = [values[near[np.minimum(first, up_to.shape[1] - 1)]] for first in above]
         return np.asarray(ends[0] + part * (ends[1] - ends[0]))
 
     return Figure((below,), of_draws)
@@ -134,11 +135,6 @@ def _of_draws(
 
 def _divided(over: NDArray[np.float64], under: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.divide(over, under, out=np.full(len(over), np.nan), where=under != 0))
-
-
-def _first_above(up_to: NDArray[np.float64], place: int) -> NDArray[np.intp]:
-    """Index of the order statistic at a rank, counted from 0, for each resample; the last index if out of range."""
-    return np.asarray(np.minimum((up_to <= place).sum(axis=1), up_to.shape[1] - 1))
 
 
 def _draws(problems: int, seed: int) -> Iterator[NDArray[np.float64]]:

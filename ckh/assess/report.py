@@ -262,7 +262,10 @@ def evaluate(
         top=top_k(np.concatenate([part.best_of_first for part in judged], axis=1), tolerance),
         baselines=whole,
         slices=slices([part.slices for part in judged], parts.op.kernels.slice_column, is_copy),
-        choices=_judged_best(made, efficiency, tolerance),
+        choices=[
+            replace(choice, is_best=is_tied)
+            for choice, is_tied in zip(made, as_good(efficiency, tolerance).tolist(), strict=True)
+        ],
         noise=() if noise is None else noise.devices,
         ceiling=ceiling([part.again for part in judged], RANDOM if learned is None else FIXED),
         unstable=unstable / measured if measured else 0.0,
@@ -302,15 +305,6 @@ def _judged(part: Dataset, times: Times, ranked: RankedRows, others: Mapping[str
         again=replace(again, is_known=again.is_known & ranked.is_measured(times.problem)),
         unstable=unstable_counts(part),
     )
-
-
-def _judged_best(made: list[Choice], efficiency: NDArray[np.float64], tolerance: NDArray[np.float64]) -> list[Choice]:
-    """Mark which choices are best within the tolerance; unmeasured choices are not."""
-    is_best = as_good(efficiency, tolerance).tolist()
-    return [
-        choice if choice.is_best == is_tied else replace(choice, is_best=is_tied)
-        for choice, is_tied in zip(made, is_best, strict=True)
-    ]
 
 
 def choices_made(dataset: Dataset, times: Times, ranked: RankedRows) -> list[Choice]:

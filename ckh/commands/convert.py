@@ -116,7 +116,8 @@ def convert(
     measured, cus = (None, 0) if arch is None else arch_of_gpu(arch)
     options = ReadOptions(measured, strict, cus or None, op=op, mapping=mapping, peak_check=not no_peak_check)
     summary = conversion.convert(inputs, out, options, format_name=from_format, to=to)
-    _warn(summary)
+    for warning in summary.warnings:
+        warn(warning, "conversion")
     if holdout is not None:
         rest, held = split_off(read_dataset(out), share)
         write_dataset(held, holdout)
@@ -150,11 +151,6 @@ def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[s
     if op is not None and from_format is not None:
         raise UsageError("--op and --from exclude each other", "omit one of them", code="conflicting-options")
     return mapping
-
-
-def _warn(summary: ConversionSummary) -> None:
-    for warning in summary.warnings:
-        warn(warning, "conversion")
 
 
 def _print_summary(out: Path, summary: ConversionSummary, next_command: str | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +30,6 @@ from ckh.text.prose import shell_word
 from ckh.training import TrainOptions, TreeParams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ckh.learn.training.trained import FoldMetrics, ModelComparison, Trained
 
 _HELP = """Train LightGBM models of TFLOPS and of the ranking of a problem's kernels.
@@ -206,20 +203,13 @@ def train(
         force=force,
         holdout=share_of(holdout, "--holdout"),
     )
-    with _interruptible():
-        trained, out = trained_model(request)
-    out = saved(trained, out, install=install)
-    _print_trained(trained, out, as_json=as_json)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """On Ctrl-C, report what was written."""
     try:
-        yield
+        trained, out = trained_model(request)
     except KeyboardInterrupt:
         note("interrupted: no model was written, --out is unchanged; training cannot be resumed")
         raise
+    out = saved(trained, out, install=install)
+    _print_trained(trained, out, as_json=as_json)
 
 
 def _print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:

@@ -44,11 +44,6 @@ class FieldType:
         """Return the types in words for a message."""
         return " or ".join(word for kind, word in _WORDS.items() if kind in self.types) or "of another type"
 
-    def compares_with(self, other: FieldType) -> bool:
-        """True if the types have values in common; None does not count, unless one of them has no other value."""
-        shared = self.types & other.types
-        return bool(shared - {NoneType}) or (bool(shared) and shared in (self.types, other.types))
-
 
 def field_types(kind: type) -> dict[str, FieldType]:
     """Fields of a dataclass by name. A field of a type without literals has an empty set of types."""
@@ -189,7 +184,8 @@ def _comparison(op: type[ast.cmpop], left: _Operand, right: _Operand) -> _Compar
 
 def _require_comparable(left: _Operand, right: _Operand) -> None:
     a, b = left.type, right.type
-    if not a.compares_with(b):
+    shared = a.types & b.types
+    if not shared - {NoneType} and (not shared or shared not in (a.types, b.types)):  # None has no other in common
         raise _mistyped(f"{left.text} is {a.words}, {right.text} is {b.words}, not comparable")
     if a.choices and b.choices and not set(a.choices) & set(b.choices):
         known = max(a.choices, b.choices, key=len)

@@ -56,16 +56,13 @@ class Rule:
 
     def of(self, values: Sequence[Any], arch: ArchSpec, problem: Any = None) -> Any:
         """Evaluate the rule on such values."""
-        return self.function(*self._context(arch, problem), *values)
+        return self.function(*(arch if name == "arch" else problem for name in self.context), *values)
 
     @property
     def fields(self) -> frozenset[str]:
         """Fields of a kernel that it depends on."""
         parts = (self.derived[n].fields if n in self.derived else TRIPLES.get(n, (n,)) for n in self.reads)
         return frozenset(name for part in parts for name in part)
-
-    def _context(self, arch: ArchSpec, problem: Any) -> Iterator[Any]:
-        return (arch if name == "arch" else problem for name in self.context)
 
     def _value(self, kernel: Any, name: str, arch: ArchSpec) -> Any:
         if name in self.derived:
@@ -81,17 +78,8 @@ class RuleBook:
     def __init__(self) -> None:
         self.derived: dict[str, Rule] = {}
 
-    def rule(self, function: Callable[..., Iterator[str]]) -> Rule:
-        """Declare a rule."""
-        return self._made(function)
-
-    def quantity(self, function: Callable[..., Any]) -> Rule:
-        """Declare a quantity that rules can read, under the function's name."""
-        made = self._made(function)
-        self.derived[function.__name__] = made
-        return made
-
-    def _made(self, function: Callable[..., Any]) -> Rule:
+    def rule(self, function: Callable[..., Any]) -> Rule:
+        """Declare a rule, a function that yields sentences."""
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         return Rule(
             function,
@@ -99,6 +87,11 @@ class RuleBook:
             tuple(name for name in names if name not in _CONTEXT),
             self.derived,
         )
+
+    def quantity(self, function: Callable[..., Any]) -> Rule:
+        """Declare a quantity that rules can read, under the function's name."""
+        self.derived[function.__name__] = made = self.rule(function)
+        return made
 
 
 def given(rules: Sequence[Rule], **values: Any) -> tuple[Rule, ...]:

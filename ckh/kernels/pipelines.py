@@ -98,11 +98,6 @@ class Pipeline:
     """Whether its GEMMs with current headers multiply a tile once for each vector that a thread loads from LDS."""
     staging: Staging | None = None  # its implementation on the host, which has exactly AMD's table of variants
 
-    @property
-    def in_table(self) -> bool:
-        """True if it is in AMD's table of variants."""
-        return self.staging is not None
-
 
 def _read(values: dict[str, Any]) -> Any:
     """Return a pipeline of the table's file, or a part of one."""
@@ -118,7 +113,7 @@ INTERWAVE_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if ro
 DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers == "two")
 NO_DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers == "one")
 CONV_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.of_convolutions)
-TABLE_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.in_table)
+TABLE_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.staging is not None)
 FORWARD_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if not row.of_backward)  # forward only
 MARKED_PADDED_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.marked_padded)
 LATE_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.since_late_2025)

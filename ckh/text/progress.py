@@ -46,10 +46,6 @@ _INTERVAL_S = 30.0
 _BAR_WIDTH = 16
 
 
-def _no_progress(_steps: int, _text: str = "") -> None:
-    """Show nothing."""
-
-
 @contextmanager
 def progress(title: str, total: int, so_far: Callable[[], str] | None = None) -> Iterator[Callable[[int, str], None]]:
     """Show the progress of some work, with rate and remaining time, or with what `so_far` says instead.
@@ -59,7 +55,7 @@ def progress(title: str, total: int, so_far: Callable[[], str] | None = None) ->
     """
     style = _style()
     if style is ProgressStyle.NONE:
-        yield _no_progress
+        yield lambda _steps, _text: None
     elif style is ProgressStyle.BARS:
         with _bar(title, total, so_far) as advance:
             yield advance

@@ -22,7 +22,7 @@ from ckh.kernels.pipelines import PIPELINES
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ckh.archs import ArchSpec, Triple
 
@@ -123,11 +123,6 @@ def template_parameters(text: str, name: str) -> tuple[str, ...]:
     return tuple(parameter.split("=")[0].split()[-1] for parameter in head.group(1).split(","))
 
 
-def found_templates(text_of: Callable[[Path], str]) -> dict[str, tuple[str, ...]]:
-    """Template parameters used by all kernels as defined by the headers, by template name."""
-    return {name: template_parameters(text_of(file), name) for name, (file, _) in TEMPLATES.items()}
-
-
 # Pipeline -> required header.
 PIPELINE_HEADERS = {row.name: _FOLDER / row.header for row in PIPELINES.values() if row.header}
 # Evidence of double buffering in a pipeline's header: its parameters, or its static assertions.
@@ -200,7 +195,7 @@ def detect_interface(include: Path) -> Headers:
             "name the include folder of Composable Kernel with --ck-include or CK_TILE_INCLUDE",
             code="no-headers",
         )
-    templates = found_templates(lambda file: _text_of(include / file))
+    templates = {name: template_parameters(_text_of(include / file), name) for name, (file, _) in TEMPLATES.items()}
     interface = nearest(templates)
     texts = {name: text for name, file in PIPELINE_HEADERS.items() if (text := _text_of(include / file))}
     differs = (unlike(name, file, templates[name], wanted[interface]) for name, (file, wanted) in TEMPLATES.items())

@@ -416,7 +416,7 @@ def _searched(
         chosen = list({id(kernel): kernel for task in tasks for kernel in task.kernels}.values())
         compiling_s, measuring_s = pace.compiling_s(chosen), max(pace.measuring_s(tasks), _SHORTEST_S)
         needs_s = compiling_s + measuring_s
-        if _is_better(needs_s, best_s, budget_s):
+        if best_s < needs_s <= budget_s or (best_s > budget_s and needs_s < best_s):  # uses more, or exceeds less
             best, best_s = tasks, needs_s
         before, pairs = pairs, sum(len(task.kernels) for task in tasks)
         is_within = needs_s <= budget_s
@@ -434,11 +434,6 @@ def _searched(
         step = min(max((_AIM * budget_s - compiling_s) / measuring_s, 1 / _MOST_STEP), _MOST_STEP)
         left_s = (low_s + high_s) / 2 if low_s and high_s < math.inf else left_s * step
     return best, best_s
-
-
-def _is_better(needs_s: float, best_s: float, budget_s: float) -> bool:
-    """True if a plan of this duration uses the budget better than the best so far, or exceeds it less."""
-    return best_s < needs_s <= budget_s or (best_s > budget_s and needs_s < best_s)
 
 
 def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace, *, keeps_all: bool) -> tuple[int, Shots]:

@@ -196,13 +196,10 @@ class PairResults:
         close = [leader for leader in ranked[:MAX_LEADERS] if leader.ms <= limit]
         close += [leader for leader in ranked if leader.kernel == baseline and leader not in close]
         names = {leader.kernel for leader in close}
-        again = self._remeasured(problem, visits if baseline in names - {ranked[0].kernel} else 1)
+        rows, least = self._by_problem[problem], visits if baseline in names - {ranked[0].kernel} else 1
+        again = {self._names[kernel] for kernel, count in zip(rows.kernels, rows.again, strict=True) if count >= least}
         left = {ranked[0].kernel, baseline, *new} & names - again
         return close if len(close) > 1 and left else []
-
-    def _remeasured(self, problem: str, visits: int) -> set[str]:
-        rows = self._by_problem[problem]
-        return {self._names[kernel] for kernel, again in zip(rows.kernels, rows.again, strict=True) if again >= visits}
 
     def _measured(self, problem: str) -> list[Leader]:
         if problem not in self._by_problem:
