@@ -116,11 +116,11 @@ def integer(text: str) -> int:
 def csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
     """Rows of CSV text that are not empty, the header first, with the number of their last line; cells are stripped.
 
-    A row that omits its last cells gets empty ones, as pandas and AITER read it; empty cells beyond the header are
-    dropped.
+    A row that omits its last cells gets empty ones, as pandas and AITER read it, but not a file's last row without a
+    line's end, which is cut; empty cells beyond the header are dropped.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    width = 0
+    width, cut_line = 0, 0 if text.endswith(("\n", "\r")) else text.count("\n") + 1
     try:
         for row in reader:
             cells = [cell.strip() for cell in row]
@@ -129,7 +129,7 @@ def csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
             width = width or len(cells)
             while len(cells) > width and not cells[-1]:
                 cells.pop()
-            yield reader.line_num, cells + [""] * (width - len(cells))
+            yield reader.line_num, cells + [""] * (width - len(cells)) * (reader.line_num != cut_line)
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: not CSV: {error}", code="not-csv") from error
 

@@ -141,6 +141,7 @@ class Weight:
     k: int
     layers: frozenset[int]  # numbers of the layers
     batch: int = 0
+    attended: int = 0  # maximum tokens that a token attends to; 0: all
     has_bias: bool = False
     mixture: ExpertProducts | None = None  # the products of a mixture of experts, for one token
 
@@ -160,7 +161,8 @@ class Weight:
             return replace(self.mixture, tokens=m, dtype=dtype, scaling=scheme.scaling, **sizes)
         n, own = sum(self.outputs.values()), m // sequences
         if self.batch:
-            return BatchedMatmul(self.batch * sequences, own, n or own, self.k or own, scheme.dtype, self.rule.layout)
+            keys = min(own, self.attended or own)
+            return BatchedMatmul(self.batch * sequences, own, n or keys, self.k or keys, scheme.dtype, self.rule.layout)
         result = "" if self.rule.result == scheme.dtype else self.rule.result
         return Matmul(m, n, self.k, scheme.dtype, scaling=scheme.scaling, has_bias=self.has_bias, result=result)
 
@@ -184,7 +186,7 @@ def _weight(model: Decoder, rule: WeightRule, layers: frozenset[int], *, fuse_sh
             outputs |= {name.replace("experts.0", "shared_experts"): size for name, size in outputs.items()}
     own = replace(rule, dtype=_stated_dtype(model, rule.dtype), result=_stated_dtype(model, rule.result))
     has_bias = bool(rule.bias) and evaluate(rule.bias, model.config.of) > 0
-    return Weight(own, outputs, k, layers, batch, has_bias, mixture)
+    return Weight(own, outputs, k, layers, batch, has_bias=has_bias, mixture=mixture)
 
 
 def _stated_dtype(model: Decoder, rule: str) -> str:
@@ -203,7 +205,15 @@ def weights_of(model: Decoder, *, fuse_shared: bool = False) -> Iterator[Weight]
                 own = replace(rule, times=rule.times * times)
                 weight = _weight(model, own, model.layers[kind], fuse_shared=fuse_shared)
                 if weight is not None:
-                    yield weight
+                    yield from _by_window(weight, model)
+
+
+def _by_window(weight: Weight, model: Decoder) -> Iterator[Weight]:
+    """A weight; attention's products with and without a sliding window, or a chunk, which a token attends to."""
+    windowed = model.layers.get("windowed", frozenset()) if weight.unlisted == ATTENTION else frozenset()
+    for layers, attended in ((weight.layers - windowed, 0), (weight.layers & windowed, model.config.of("attended"))):
+        if layers:
+            yield replace(weight, layers=layers, attended=attended)
 
 
 def decoder_layers(

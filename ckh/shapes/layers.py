@@ -23,8 +23,7 @@ ATTENTION = "attention's own products, as of one prompt: attention kernels compu
 RECURRENCE = "products with recurrent states, step by step: kernels of linear attention and Mamba compute them"
 _DIMENSIONS = (2, 3)
 # Direction of a transposed convolution -> that of the convolution which computes it; weights have the same.
-_TRANSPOSED = {"": "bwd_data", "forward": "bwd_data", "bwd_data": "forward"}
-
+TRANSPOSED = {"": "bwd_data", "forward": "bwd_data", "bwd_data": "forward"}
 
 # Sequences of a decode step, and tokens of prefills.
 DEFAULT_TOKENS = (1, 16, 64, 256, 1024, 4096)
@@ -161,7 +160,7 @@ class Convolution:
         whole = (*(0 for _ in sizes[len(more) :]), *more)
         added = [min(size, step - 1) for size, step in zip(whole, self.stride, strict=True)]
         spatial = tuple(map(sum, zip(sizes, added, strict=True)))
-        return replace(self, c=self.k, k=self.c, spatial=spatial, variant=_TRANSPOSED.get(self.variant, self.variant))
+        return replace(self, c=self.k, k=self.c, spatial=spatial, variant=TRANSPOSED.get(self.variant, self.variant))
 
     def require_output(self, stated: Sequence[int | None]) -> None:
         """Refuse an output other than the one that the source states: channels and sizes, None where it states none.

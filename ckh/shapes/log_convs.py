@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ckh.errors import DataError, UsageError
 from ckh.problems import dtype_name
-from ckh.shapes.layers import Convolution, Matmul, StatedTime, convolution
+from ckh.shapes.layers import TRANSPOSED, Convolution, Matmul, StatedTime, convolution
 from ckh.shapes.log_lines import (
     FORMATS,
     OF_TORCH,
@@ -130,14 +130,21 @@ def key_line(line: str) -> Iterator[StatedShape]:
 
 
 def call_block(line: str) -> Iterator[StatedShape]:
-    """The convolution of a call in MIOpen's API trace, joined to a line; calls that do not run it are searches."""
+    """The convolution of a call in MIOpen's API trace, joined to a line; calls that do not run it are searches.
+
+    A transposed one is the convolution from its output to its input, in the other direction.
+    """
     call, lists = _CALL.search(line), _LISTS.search(line)
     tensors = {name: [*map(int, sizes.split(","))] for name, sizes in _TENSOR.findall(line)}
     if call is None or lists is None or not {"x", "w"} <= set(tensors):
         return
     each = [[*map(int, sizes.split(","))] for sizes in re.findall(r"[\d, ]*\d", lists[1])]
     named = dict(zip(("pad", "stride", "dilation"), each, strict=True))
-    shape = _of_tensors(tensors, named, 0, "", FORMATS["miopen_calls"][call["direction"]])
+    variant = FORMATS["miopen_calls"][call["direction"]]
+    if "miopenTranspose" in lists[0]:
+        tensors |= {"x": tensors.get("y", []), "y": tensors["x"]}
+        variant = TRANSPOSED.get(variant, variant)
+    shape = _of_tensors(tensors, named, 0, "", variant)
     yield StatedShape(shape, rank=0 if call["rest"] in ("", "Immediate") else SEARCHED)
 
 
@@ -220,20 +227,20 @@ def _traced(
     x, w = sizes[of["x"]], sizes[of["x"] + 1]
     lists = [[*map(int, text.strip("[]").split(","))] for text in inputs if re.fullmatch(r"\[[\d, ]*\d\]", text)]
     groups = next((int(text) for text in inputs if text.isdecimal()), 1)
-    if "True" in inputs and of["rank"] == 0 and inputs.index("True") == of["transposed"]:
-        raise UsageError("transposed convolutions of a trace", code="unsupported")
+    is_transposed = "True" in inputs and of["rank"] == 0 and inputs.index("True") == of["transposed"]
     if len(lists) < of["lists"] or not x or not w:
         raise UsageError("convolutions of a trace without strides, which record_shapes=True states", code="unsupported")
-    own = dict(zip(of["names"], lists[-of["lists"] :], strict=False))
+    own = dict(zip(of["names"], lists[-of["lists"] :], strict=True))
+    w = [w[1] * groups, w[0] // groups, *w[2:]] if is_transposed else w
     masks = next((text for text in inputs if text.startswith(("[True", "[False"))), "[True, True")
     wanted = [name == "True" for name in re.findall(r"True|False", masks)]
     for variant, is_wanted in zip(of["variants"], wanted, strict=False):
         if is_wanted:
             ndim = len(x) - 2
             each = {name: values * (ndim if len(values) == 1 else 1) for name, values in own.items()}
-            stated = {"x": x, "w": w, "y": sizes[0] if of["x"] else ()}
+            stated = {"x": x, "w": w, "y": sizes[0] if of["x"] and not is_transposed else ()}
             shape = _of_tensors(stated, each, groups, dtype_name(dtypes[of["x"]]) if dtypes else "", variant)
-            yield StatedShape(shape, rank=of["rank"])
+            yield StatedShape(shape.transposed(each["more"]) if is_transposed else shape, rank=of["rank"])
 
 
 def graph_shapes(document: Any, where: str) -> Iterator[StatedShape | str]:

@@ -103,7 +103,7 @@ def blas_product(values: Mapping[str, str]) -> StatedShape:
     m, n, k = (integer_of(name, value(name, name.upper())) for name in "mnk")
     blas = (value("transA", "transposeA", default="N") + value("transB", "transposeB", default="N")).upper()
     own = next((dtype for name, dtype in _OF_BLAS["functions"].items() if name in function), "f32_r")
-    a, b = (_blas_dtype(value(f"{letter}_type", "r", "d_type", default=own)) for letter in "ab")
+    a, b = (_blas_dtype(value(f"{letter}_type", "r", "input_type", "d_type", default=own)) for letter in "ab")
     if a != b:
         raise UsageError(f"products of {a} and {b}", code="unsupported")
     scale = value("scaleA") or "0"
@@ -198,23 +198,20 @@ def vllm_line(line: str, tokens: Sequence[tuple[int, int]]) -> Iterator[StatedSh
         yield StatedShape(matmul, count=times)
 
 
-def kernel_name(name: str, count: int = 1) -> Iterator[StatedShape]:
-    """The product whose sizes are in a kernel's name, as m128_n1536_k7168; most names contain tile sizes only."""
-    match = next((sizes for sizes in _KERNEL.finditer(name) if not _OF_TILES.search(name[: sizes.start()])), None)
-    if match is not None:
-        m, n, k = map(int, match.groups())
-        dtype = _KERNEL_DTYPE.search(name)
-        yield StatedShape(Matmul(m, n, k, dtype_name(dtype[1]) if dtype else ""), name[:80], count)
-
-
 def kernel_row(row: Mapping[str, str]) -> Iterator[StatedShape]:
-    """The product in a kernel's name of a profiler's table, by its calls or its rows."""
+    """The product whose sizes are in a kernel's name of a profiler's table, as m128_n1536_k7168, by calls or rows.
+
+    Most names contain tile sizes only.
+    """
     name, count = (
         next((row[column] for column in _OF_PROFILE[kind] if column in row), "") for kind in ("names", "counts")
     )
-    if not (stated_shapes := [*kernel_name(name, max(int(count) if count.isdecimal() else 1, 1))]):
+    match = next((sizes for sizes in _KERNEL.finditer(name) if not _OF_TILES.search(name[: sizes.start()])), None)
+    if match is None:
         raise UsageError("results whose names do not state all of the problem", code="unsupported")
-    yield from stated_shapes
+    m, n, k = map(int, match.groups())
+    dtype, calls = _KERNEL_DTYPE.search(name), max(int(count) if count.isdecimal() else 1, 1)
+    yield StatedShape(Matmul(m, n, k, dtype_name(dtype[1]) if dtype else ""), name[:80], calls)
 
 
 def batch_of(matmul: Matmul, batch: int) -> StatedShape:

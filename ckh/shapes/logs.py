@@ -7,11 +7,11 @@ import re
 from array import array
 from collections import Counter
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.account import Account
+from ckh.files.untrusted import by_column
 from ckh.ops import operation
 from ckh.shapes.layers import Layer, StatedTime
 from ckh.shapes.log_convs import call_block, driver_line, key_line, profiler_line, test_set_row, trace_event
@@ -61,12 +61,13 @@ READERS: dict[str, Callable[[str], Iterator[StatedShape]]] = {
 VLLM_MARK = "Config file not found at"
 # Columns of a table, and the reader of its rows.
 TABLES: tuple[tuple[set[str], Callable[[Mapping[str, str]], Iterator[StatedShape]]], ...] = (
-    ({"transA", "transB", "m", "n", "k"}, blas_row),
+    *(({"transA", "transB", *sizes}, blas_row) for sizes in ("mnk", "MNK")),  # of hipBLASLt, and of rocBLAS
     ({"NDim", "Groups", "BatchSize"}, test_set_row),
     ({"avg_time_ms", "instance"}, kernel_row),  # of ckProfiler, without padding, strides and element types
     *(({name, other}, kernel_row) for name in FORMATS["profile"]["names"] for other in FORMATS["profile"]["others"]),
 )
-TABLE_MARKS = ("transA,transB,", "NDim,Groups,", "name,avg_time_ms,")  # of tables that do not begin a file
+_TUNED = "Git Version: "  # begins hipBLASLt's tuning files, of which older ones have no header
+TABLE_MARKS = ("transA,transB,", "NDim,Groups,", "name,avg_time_ms,", _TUNED)  # of tables that do not begin a file
 _COLUMN = re.compile("|".join(sorted({max(columns, key=len) for columns, _ in TABLES})))  # each header has one of them
 # Where a statement begins in a line, after timestamps and process names. All alternatives begin with a fixed letter,
 # for which Python's search is fast; keys of MIOpen do not.
@@ -215,17 +216,18 @@ def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: Shape
     """Count the shapes of a log's lines, and in the account each line: used, left out, or without a statement."""
     search, firsts, table = any_mark().search, tuple(prefix.encode() for prefix in prefixes()), None
     account, tokens = tally.account, tuple(wanted.weights.items())
-    total = account.total
+    total, is_file = account.total, False
     for number, line, count in _joined(lines):
         before = tally.statements
         is_marked = number == 1 or search(line) is not None or line.lstrip().startswith(firsts)
-        if is_marked or (table is not None and line.count(b",") >= table.commas):
+        is_cut = is_file and b"," in line and not line.endswith(b"\n")
+        if is_marked or (table is not None and (is_cut or line.count(b",") >= table.commas)):
             text = line.decode("utf-8", "replace")
             try:
                 if is_marked and (begun := table_of(text)) is not None:
-                    table = begun
+                    table, is_file = begun, is_file or number == 1
                 elif table is None or not table.read_row(text, f"{path}:{number}", tally):
-                    _read_line(text, path, number, tokens, tally)
+                    _read_line(text, f"{path}:{number}", tokens, tally)
             except CkhError as error:
                 if error.code == _TOO_LARGE:
                     raise
@@ -272,17 +274,19 @@ class _LogTable(NamedTuple):
         return len(self.names) - 1
 
     def read_row(self, text: str, where: str, tally: ShapeCounts) -> bool:
-        """Count the shape of a row; False if the line is none."""
+        """Count the shape of a row, which an end of the file may cut; False if the line is none."""
         cells = _cells(text)
-        if len(cells) != len(self.names):
+        if len(cells) > len(self.names) or (len(cells) < len(self.names) and text.endswith("\n")):
             return False
-        for stated in self.read(dict(zip(self.names, cells, strict=True))):
+        for stated in self.read(by_column(self.names, cells)):
             tally.add_stated(stated, where)
         return True
 
 
 def table_of(text: str) -> _LogTable | None:
     """The table whose header a line is; None if it is none."""
+    if text.startswith(_TUNED):
+        return _LogTable(FORMATS["blas"]["tuned"], blas_row)
     if "," not in text or _COLUMN.search(text) is None:
         return None
     names = _cells(re.sub(r"^\W*\[\d+\]:", "", text))
@@ -294,8 +298,7 @@ def _cells(text: str) -> list[str]:
     return [cell.strip() for cell in next(csv.reader([text.strip().replace("\r", " ")]), [])]
 
 
-def _read_line(text: str, path: str, number: int, tokens: Tokens, tally: ShapeCounts) -> None:
-    where = f"{path}:{number}"
+def _read_line(text: str, where: str, tokens: Tokens, tally: ShapeCounts) -> None:
     if tally.read_time(text):
         return
     if (canonical := _canonical(text)) is not None:
@@ -303,7 +306,7 @@ def _read_line(text: str, path: str, number: int, tokens: Tokens, tally: ShapeCo
         return
     for mark, op in marks().items():
         part = shaped_part(op)
-        if mark in text and part is not None and (own := part.line(text, Path(path), number)) is not None:
+        if mark in text and part is not None and (own := part.line(text)) is not None:
             if not isinstance(own, str):
                 tally.add("", own, 1, where, op, part.stated(text))
             elif not _read_stated(text, where, tokens, tally):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
@@ -12,7 +13,6 @@ from ckh.shapes.shaped import NearKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 _DEVICE = ("gfx", "cu_num")
 # Each outweighs all before it: a row of the same GPU with another size is nearer than one of another GPU.
@@ -38,9 +38,6 @@ class KeyTable:
     def __init__(self, rows: Iterable[Mapping[str, str]]) -> None:
         self._rows = list(rows)
         self._groups: dict[tuple[str, ...], dict[tuple[str, ...], list[Mapping[str, str]]]] = {}
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def agreeing(self, columns: tuple[str, ...], key: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
         """The rows that agree with a key in the given columns."""
@@ -71,7 +68,9 @@ def read_tables(paths: Iterable[Path], account: Account) -> KeyTables:
     """Read the tuned tables in files, or in folders such as an installed AITER; `account` counts their rows."""
     by_name: dict[str, list[Mapping[str, str]]] = {}
     for path in paths:
-        files = [file for file in sorted(path.rglob(_TUNED)) if _UNTUNED not in file.name] if path.is_dir() else [path]
+        folder = next(filter(Path.is_dir, (path / "aiter" / "configs", path / "configs")), path)  # of an AITER
+        tuned = sorted(file for file in folder.rglob(_TUNED) if _UNTUNED not in file.name)
+        files = tuned if path.is_dir() else [path]
         if not files:
             raise DataError(f"{path} has no tuned tables ({_TUNED})", "name AITER's folder", code="no-aiter")
         for file in files:

@@ -46,8 +46,7 @@ class Shaped(Generic[P]):
         shape: converts a problem to a shape.
         prefers: whether it is the default operation for this class of shapes.
         marks: marker texts of lines that `line` may parse.
-        line: parses a log line, given its file and number: returns its problem; or a description of other content; or
-            None. Raises `CkhError`.
+        line: parses a log line: returns its problem; or a description of other content; or None. Raises `CkhError`.
         recognises: whether a CSV file of problems, by its path and first characters, is this operation's.
         networks: name of a network -> its layers in order, with repetitions, for a number of images.
         stated: key columns of a line that `line` parses.
@@ -59,7 +58,7 @@ class Shaped(Generic[P]):
     shape: Callable[[P], Shape]
     prefers: Callable[[Any], bool] = lambda _shape: True
     marks: tuple[str, ...] = ()
-    line: Callable[[str, Path, int], P | str | None] = lambda _text, _path, _number: None
+    line: Callable[[str], P | str | None] = lambda _text: None
     recognises: Callable[[Path, str], bool] = lambda _path, _head: False
     networks: Mapping[str, Callable[[int], Sequence[P]]] = field(default_factory=dict)
     stated: Callable[[str], Stated] = lambda _text: ()

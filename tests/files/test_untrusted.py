@@ -77,3 +77,15 @@ def test_rows_of_csv_have_the_width_of_the_header() -> None:
     assert by_column(header[1], rows[1][1]) == {"a": "1", "b": "2", "c": "3"}
     with expect_refusal(DataError, "bad-row", 4, 3):
         by_column(header[1], rows[2][1])
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_last_row_without_an_end_of_its_line_is_cut(end: str) -> None:
+    """It keeps its cells if it has fewer than the header; a whole one needs no end."""
+    lines = ["a,b,c", "1", '"2\n",2']
+    expected = [(1, ["a", "b", "c"]), (2, ["1", "", ""]), (4, ["2", "2"])]
+    assert [*csv_rows(Path("a.csv"), end.join(lines))] == expected
+    assert [*csv_rows(Path("a.csv"), end.join([*lines, ""]))][2] == (4, ["2", "2", ""])
+    assert [*csv_rows(Path("a.csv"), end.join([*lines[:2], "1,2,3"]))][2] == (3, ["1", "2", "3"])
+    with expect_refusal(DataError, "bad-row", 2, 3):
+        by_column(expected[0][1], expected[2][1])

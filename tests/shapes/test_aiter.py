@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.errors import DataError
+from ckh.files.account import Account
 from ckh.ops import operation
 from ckh.shapes.problems import problems_of, shapes_of
 from tests.refusals import expect_refusal
@@ -26,6 +27,7 @@ M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle
 MIXTURES = (
     "cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1"
 )
+FP8 = "torch.float8_e4m3fn"
 KEY = "7168, 256, 257, 9, {act}, 'torch.bfloat16', '{fp8}', '{fp8}', 'QuantType.per_1x128', True, False)"
 MISSED = (
     "[aiter] shape is {sizes} dtype='torch.bfloat16' otype='torch.{result}' bias={bias}, scaleAB=False, "
@@ -118,14 +120,25 @@ def test_missed_batches_are_listed_or_counted(tmp_path: Path) -> None:
 
 def test_mixtures_that_tuning_on_demand_lacks(tmp_path: Path) -> None:
     """A tuning on demand that failed logs the key, with the architecture and as an enumeration in newer versions."""
-    fp8 = "torch.float8_e4m3fn"
-    log = "Fmoe tuning not support for (256, 16, " + KEY.format(act="'ActivationType.Silu'", fp8=fp8)
+    log = "Fmoe tuning not support for (256, 16, " + KEY.format(act="'ActivationType.Silu'", fp8=FP8)
     log += "\n[aiter] Fmoe tuning not support for ('gfx950', 256, 32, " + KEY.format(
-        act="<ActivationType.Silu: 0>", fp8=fp8
+        act="<ActivationType.Silu: 0>", fp8=FP8
     )
     assert counts(read(tmp_path, "server.log", log + "\n")) == {
         f"aiter_moe_both_fp8_per_1x128_silu_cu256_t{tokens}_d7168_i256_e257_k9": 1 for tokens in (16, 32)
     }
+
+
+def test_mixtures_without_flydsl_configurations(tmp_path: Path) -> None:
+    """That line states the key, too; one of another number of values is bad, and the others are read."""
+    log = "[fused_moe] no tuned FlyDSL config for (256, 16, " + KEY.format(act="'ActivationType.Silu'", fp8=FP8)
+    log += ", using heuristic FlyDSL fallback (kn1='flydsl_moe1')\n"
+    text = "aiter_moe_both_fp8_per_1x128_silu_cu256_t16_d7168_i256_e257_k9"
+    found = read(tmp_path, "server.log", log * 2 + log.replace(" 9,", ""))
+    assert (counts(found), found.account.bad.total()) == ({text: 2}, 1)
+    account = Account()
+    problems = operation("aiter_moe").problems.load(str(tmp_path / "server.log"), None, None, account=account)
+    assert ([problem.canonical() for problem in problems], account.bad.total()) == ([text], 1)
 
 
 def test_a_list_of_mixtures_without_compute_units(tmp_path: Path) -> None:

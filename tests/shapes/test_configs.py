@@ -209,6 +209,52 @@ def test_attention_has_its_share_and_its_operation() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "windowed"),
+    [
+        ({"model_type": "mistral"}, 4),
+        ({"model_type": "mistral", "sliding_window": None}, 0),
+        ({"model_type": "mistral", "sliding_window": 4096}, 0),  # more than the prompt has
+        ({"model_type": "qwen2", "use_sliding_window": False, "max_window_layers": 3}, 0),
+        ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 3}, 1),
+        ({"model_type": "qwen3", "layer_types": ["full_attention", *["sliding_attention"] * 2, "full_attention"]}, 2),
+        ({"model_type": "gemma2"}, 2),  # every other layer
+        ({"model_type": "gemma3_text"}, 4),  # all but every sixth
+        ({"model_type": "gemma3_text", "sliding_window_pattern": 2}, 2),
+        ({"model_type": "cohere2"}, 3),  # all but every fourth
+        ({"model_type": "mimo_v2", "hybrid_layer_pattern": [0, 1, 1, 0]}, 2),
+    ],
+)
+def test_windows_of_attention_have_their_share(tmp_path: Path, changes: dict[str, Any], windowed: int) -> None:
+    """Of 1024 tokens each attends to 256 in layers with a sliding window, to all in the others, by hand."""
+    path = tmp_path / "config.json"
+    sizes = {"hidden_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
+    config = {**LLAMA_70B, **sizes, "num_hidden_layers": 4, "sliding_window": 256, **changes}
+    path.write_text(json.dumps(config), encoding="utf-8")
+    shapes = shapes_of([str(path)], RunOptions(tokens=(1024,)))
+    own = 2 * 2 * 8 * 64 * 1024 * (1024 * (4 - windowed) + 256 * windowed)
+    (change,) = (change for change in shapes.changes if ATTENTION in change)
+    expect_values(change, f"{own / (own + sum(item.flops for item in shapes.problems)):.1%}", "--op gemm_batched")
+    batched = shapes_of([str(path)], RunOptions(tokens=(1024,)), "gemm_batched").problems
+    of_layers = {1024: 4 - windowed, 256: windowed}
+    assert {item.problem.n: item.count for item in batched if item.layers == ("qk",)} == {
+        tokens: count for tokens, count in of_layers.items() if count
+    }
+    assert sum(item.flops for item in batched) == own
+
+
+def test_chunks_of_attention_have_their_share(tmp_path: Path) -> None:
+    """Llama 4's layers with rotated positions attend to chunks, of at most as many tokens as the prompt has."""
+    path = tmp_path / "config.json"
+    values = json.loads((Path(__file__).with_name("families.json")).read_bytes())["llama4_text"]["config"]
+    layers = values["num_hidden_layers"]
+    for tokens in (64, 1024):
+        path.write_text(json.dumps({**values, "layer_types": None, "attention_chunk_size": 128}), encoding="utf-8")
+        batched = shapes_of([str(path)], RunOptions(tokens=(tokens,)), "gemm_batched").problems
+        found = {item.problem.n: item.count for item in batched if item.layers == ("qk",)}
+        assert found == ({64: layers} if tokens == 64 else {128: layers - layers // 4, 1024: layers // 4})
+
+
+@pytest.mark.parametrize(
     ("changes", "of_pair"),
     [
         ({}, 16 * (64 + 32 + 64)),  # 16 heads: keys of 64 and 32 rotated, values of 64

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 import ckh.shapes
-from ckh.errors import DataError
+from ckh.cli import run
+from ckh.errors import DataError, ExitCode
 from ckh.shapes.layers import RunOptions
 from ckh.shapes.problems import shapes_of
 from tests.refusals import expect_refusal
@@ -82,11 +84,11 @@ def test_keys_of_databases(key: str, text: str, tmp_path: Path) -> None:
         counts(tmp_path, key.replace("-8-1x1-", "-8-0x0-").replace("0x1x1-1x1x1-1x1x1", "0x0x0-1x1x1-1x1x1"))
 
 
-def trace(call: str, *tensors: str) -> str:
+def trace(call: str, *tensors: str, mode: str = "miopenConvolution") -> str:
     """A block of MIOpen's API trace."""
     lines = [f"miopenStatus_t {call}(miopenHandle_t, const void *){{", "\thandle = stream: 0, device_id: 0"]
     lines += [f"\t{tensor}, {{216, 9, 3, 1}}, packed, " for tensor in tensors]
-    lines += ["\tconvDesc = conv2d, miopenConvolution, miopenPaddingDefault, {1, 2}, {2, 1}, {1, 1}, ", "}"]
+    lines += [f"\tconvDesc = conv2d, {mode}, miopenPaddingDefault, {{1, 2}}, {{2, 1}}, {{1, 1}}, ", "}"]
     return "\n".join(f"MIOpen(HIP): {line}" for line in lines)
 
 
@@ -108,6 +110,21 @@ def test_blocks_of_the_api_trace(tmp_path: Path) -> None:
     for wrong in ("yDesc = {1, 24, 170, 33}", "yDesc = {1, 8, 170, 34}"):
         with expect_refusal(DataError, "impossible-problem", "some.log:1", "24x170x34"):
             counts(tmp_path, trace("miopenConvolutionForward", *forward[:2], wrong))
+
+
+def test_transposed_blocks_of_the_api_trace(tmp_path: Path) -> None:
+    """The mode miopenTranspose computes from 16 channels of 8x8 to 12 of 15x10: backward data, with C and K swapped."""
+    x, w, y = "Desc = {2, 16, 8, 8}", "wDesc = {16, 6, 3, 3}", "Desc = {2, 12, 15, 6}"
+    calls = {
+        "Forward": (f"x{x}", w, f"y{y}"),
+        "BackwardData": (f"dy{y}", w, f"dx{x}"),
+        "BackwardWeights": (f"dy{y}", f"x{x}", f"d{w}"),
+    }
+    blocks = [trace(f"miopenConvolution{name}", *own, mode="miopenTranspose") for name, own in calls.items()]
+    text = "conv_{}_fp16_nhwgc_2d_n2_c12_k16_g2_i15x6_f3x3_s2x1_p1x2_d1x1"
+    assert counts(tmp_path, *blocks) == dict.fromkeys(map(text.format, ("bwd_data", "forward", "bwd_weight")), 1)
+    with expect_refusal(DataError, "impossible-problem", "some.log:1"):
+        counts(tmp_path, blocks[0].replace("15, 6}", "15, 9}"))
 
 
 @pytest.mark.parametrize(
@@ -195,6 +212,95 @@ def test_scaled_products_of_hipblaslt(tmp_path: Path) -> None:
     assert counts(tmp_path, *RESULT, RESULT[1]) == {plain: 2}
     blocks = BENCH.format(scale=3, type="f4") + " --b_type f4_r"
     assert counts(tmp_path, blocks) == {"aiter_gemm_a4w4_blockscale_pk_fp4_cu0_m16_n8192_k1024": 1}
+
+
+COLUMNS = (
+    "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,stride_a,beta,ldb,stride_b,ldc,stride_c,ldd,stride_d,a_type,"
+    "b_type,c_type,d_type,compute_type,scaleA,scaleB,scaleC,scaleD,amaxD,activation_type,bias_vector,bias_type,"
+    "rotating_buffer,hipblaslt-Gflops,hipblaslt-GB/s,us,solution_index,kernel_name"
+)
+TUNED = (
+    "{sizes},1,7168,0,0,7168,0,8192,0,8192,0,bf16_r,bf16_r,bf16_r,bf16_r,f32_r,0,0,0,0,0,none,0,f32_r,512,66.8,363.5,10.5,"
+    "565,{end}"
+)
+OF_ROCBLAS = "transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index"
+
+
+@pytest.mark.parametrize(
+    ("lines", "has_times"),
+    [
+        (("Git Version: 5e1a4b0", COLUMNS, TUNED, TUNED), True),
+        (("Git Version: 5e1a4b0", TUNED, TUNED), True),
+        ((OF_ROCBLAS, *["T,N,{m},{n},{b},{k},1,0,7168,7168,8192,bf16_r,bf16_r,f32_r,378"] * 2), False),
+    ],
+    ids=["hipBLASLt", "hipBLASLt without a header", "rocBLAS"],
+)
+@pytest.mark.parametrize("name", ["tuning.txt", "tuning.csv"])
+def test_tuning_files(lines: tuple[str, ...], has_times: bool, name: str, tmp_path: Path) -> None:
+    """hipBLASLt's, which state times, and rocblas-gemm-tune's; a row that the end of the file cuts is bad."""
+    of = {"m": 8192, "n": 16, "k": 7168, "b": 1}, {"m": 64, "n": 16, "k": 512, "b": 4}
+    end = "Cijk_Alik" if COLUMNS in lines else "gfx942,304"
+    rows = [
+        line.format(sizes="T,N,0,{b},{m},{n},{k}".format(**sizes), end=end, **sizes)
+        for line, sizes in zip(lines[-2:], of, strict=True)
+    ]
+    path = tmp_path / name
+    for cut, expected in ((0, 2), (20, 1)):
+        path.write_text("\n".join([*lines[:-2], *rows])[: -cut or None], encoding="utf-8")
+        found = shapes_of([str(path)])
+        texts = ["gemm_bf16_rcr_m16_n8192_k7168_splitk1", "gemm_batched_bf16_rcr_b4_m16_n64_k512_splitk1"]
+        assert [item.problem.canonical() for item in found.problems] == texts[:expected]
+        assert [item.time is not None for item in found.problems] == [has_times] * expected
+        assert found.account.bad.total() == 2 - expected
+
+
+ONCE = {
+    "MIOpen": RUN,
+    "MIOpenDriver": ECHO,
+    "MIOpen's API": trace("miopenConvolutionForward", "xDesc = {2, 4, 13, 4}", "wDesc = {16, 4, 1, 1}"),
+    "ckProfiler": "ckProfiler grouped_conv_fwd 1 1 0 0 1 0 1 2 4 32 64 48 3 3 28 28 1 1 1 1 1 1 1 1",
+    "hipblaslt-bench": "hipblaslt-bench -m 1280 -n 16 -k 8192 --transA T --a_type bf16_r --b_type bf16_r",
+    "rocblas-bench": "./rocblas-bench -f gemm_ex -m 1280 -n 16 -k 8192 --transposeA T -r bf16_r",
+    "profile": PROFILE.format(m=7168, batch=1, calls=1),
+    "TunableOp": "GemmTunableOp_BFloat16_TN,tn_1280_16_8192_ld_8192_8192_1280",
+    "AUTOTUNE": "AUTOTUNE mm(16x8192, 8192x1280)",
+    "AITER": "shape is M:64, N:1536, K:4096, not found tuned config in /x/a8w8_blockscale_tuned_gemm.csv, will use",
+    "AITER's batches": "shape is B:16, M:64, N:128, K:512 dtype is bf16, not found tuned config in CKGEMM, will use",
+    "vLLM": "Config file not found at /x/N=1536,K=7168,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8.json",
+    "ckh": "gemm_bf16_rcr_m16_n1280_k8192_splitk1",
+}
+
+
+@pytest.mark.parametrize("source", ONCE)
+def test_every_log_keeps_its_counts(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three statements among other lines count three times, as a text, in JSON and in the list that is written."""
+    path = tmp_path / "some.log"
+    path.write_text(f"INFO start\n{ONCE[source]}\n" + f"INFO step\n{ONCE[source]}\n" * 2, encoding="utf-8")
+    command = ["shapes", str(path), "--tokens", "16", "--out", str(tmp_path / "list.csv"), "--json"]
+    assert run(command) == ExitCode.OK
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem["count"] == 3
+    assert [item.count for item in ckh.shapes.read(str(tmp_path / "list.csv"))] == [3]
+
+
+TABLES = {
+    "hipblaslt-bench": (*RESULT, RESULT[1], RESULT[1]),
+    "rocprof": ('"Name","Calls"', '"gemm_bf16_m16_n1536_k7168",2', '"gemm_bf16_m16_n1536_k7168",1'),
+    "rocprofv3": ("Kernel_Name,Dispatch_Id", *(f"gemm_bf16_m16_n1536_k7168,{number}" for number in range(3))),
+    "AITER's bf16 list": (
+        "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle",
+        *["16,512,256,False,torch.bfloat16,torch.bfloat16,False,False"] * 3,
+    ),
+    "AITER's bf16 batches": ("B,M,N,K", *["4,16,512,256"] * 3),
+    "ckh": ("op,count,layers,dtype,layout,m,n,k,split_k", "gemm_universal,3,qkv,bf16,rcr,16,512,256,1"),
+}
+
+
+@pytest.mark.parametrize("source", TABLES)
+def test_every_table_keeps_its_counts(source: str, tmp_path: Path) -> None:
+    """Rows, or the calls that they state."""
+    name = "bf16_untuned_batched_gemm.csv" if "batches" in source else "some.csv"
+    assert list(counts(tmp_path, *TABLES[source], name=name).values()) == [3]
 
 
 def test_unsupported_rows_of_tunable_op_are_counted(tmp_path: Path) -> None:

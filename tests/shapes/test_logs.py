@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import ckh.shapes
-from ckh.errors import CkhError, DataError
+from ckh.errors import CkhError, DataError, UsageError
 from ckh.shapes import logs as reading
 from ckh.shapes.layers import Matmul, RunOptions
-from ckh.shapes.log_lines import kernel_name
+from ckh.shapes.log_lines import kernel_row
 from ckh.shapes.problems import shapes_of, stated_operation
 from tests.refusals import expect_refusal
 
@@ -104,8 +104,12 @@ def test_profile() -> None:
 )
 def test_names_of_kernels(name: str, sizes: tuple[object, ...] | None) -> None:
     """M, N and K of a product are parsed, those of a tile are not."""
-    shapes = [stated_shape.shape for stated_shape in kernel_name(name)]
-    assert shapes == ([] if sizes is None else [Matmul(*sizes)])  # type: ignore[arg-type]
+    if sizes is None:
+        with expect_refusal(UsageError, "unsupported"):
+            list(kernel_row({"Kernel_Name": name}))
+    else:
+        (stated,) = kernel_row({"Kernel_Name": name, "Calls": "3"})
+        assert (stated.shape, stated.name, stated.count) == (Matmul(*sizes), name, 3)  # type: ignore[arg-type]
 
 
 def test_untuned_table_of_aiter() -> None:

@@ -154,6 +154,76 @@ def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     expect_error(capsys.readouterr().err, "no-aiter", tmp_path / "empty")
 
 
+OF_MIXTURES = (
+    "gfx,cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+    "doweight_stage1,block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,bw,_tag"
+)
+MIXTURE = f"{{cus}},{{tokens}},7168,256,257,9,ActivationType.Silu,torch.bfloat16,{FNUZ},{FNUZ},QuantType.per_1x128,1,0"
+REST = "32,0,1,a,0,1,b,0,2,0,1,1"
+OWN = f"gfx942,304,16,1280,8192,{FNUZ},ck,1,0,5.0,name,1,1,0.0"
+# The kinds of tables in the folder of an AITER of autumn 2026: name -> header and rows.
+CHECKOUT = {
+    "a8w8_bpreshuffle_tuned_gemm": [HEADER.strip(), OWN.replace("304", "80"), OWN.replace(",16,", ",64,")],
+    "model_configs/a8w8_bpreshuffle_tuned_gemm_x": ["cu_num,M,N,K,us,kernelName", "304,128,1280,8192,5.0,name"],
+    "a8w8_bpreshuffle_untuned_gemm": ["M,N,K", "16,1280,8192"],
+    "tuned_fmoe": [OF_MIXTURES, "gfx942," + MIXTURE.format(cus=304, tokens=128) + f",{REST},"],
+    # The last, empty cell is omitted.
+    "model_configs/dsv4_fp8fp4_tuned_fmoe": [
+        OF_MIXTURES,
+        "gfx942," + MIXTURE.format(cus=80, tokens=64) + f",{REST}",
+        "gfx942," + MIXTURE.format(cus=80, tokens=256) + f",{REST}",
+    ],
+    # Rows of other lookups have the key that is missing.
+    "a4w6_asm_tuned_gemm": ["gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName", "gfx942,304,16,1280,8192,1,0,2.0,a"],
+    "a16w8_mxfp8_asm_tuned_gemm": ["gfx,cu_num,M,N,K,kernelId,us,kernelName", "gfx942,304,16,1280,8192,1,2.0,a"],
+    "model_configs/a6w6_blockscale_tuned_gemm_flux": ["gfx,cu_num,M,N,K,us", "gfx942,304,16,1280,8192,2.0"],
+    "a8w8_blockscale_tuned_gemm": [HEADER.strip(), OWN],
+    "a8w8_blockscale_bpreshuffle_tuned_bmm": ["gfx,cu_num,B,M,N,K,us", "gfx942,304,2,16,1280,8192,2.0"],
+    "bf16_tuned_gemm": ["gfx,cu_num,M,N,K,bias,dtype,outdtype,us", "gfx942,304,16,1280,8192,False,a,b,2.0"],
+    "conv3d_bf16_tuned": ["gfx,cu_num,N,C,D,H,W,K,us", "gfx942,304,1280,3,1,9,9,8192,2.0"],
+    "grouped_gemm_mxfp8_tuned": ["gfx,case,G,K,N,M,us", "gfx942,w13,2,8192,1280,16,2.0"],
+    "flydsl_fuse_kernel_tuned_fmoe": [
+        OF_MIXTURES.replace("cu_num,", "cu_num,tp,"),
+        "gfx942," + MIXTURE.format(cus="304,8", tokens=64) + f",{REST},",
+    ],
+    "mega_moe_tp_a4w4_tuned": [
+        "gfx,cu_num,tp,comm_mode,token,model_dim,inter_dim,expert,topk,act,us",
+        "gfx942,304,8,ar,64,7168,256,257,9,silu,2.0",
+    ],
+}
+
+
+@pytest.mark.parametrize("folder", ["", "aiter", "aiter/configs"])
+def test_a_checkout_is_read_whole(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of its lookup's tables the nearest row is named, of the own GPU; files outside its configs are no tables."""
+    for name, lines in {**CHECKOUT, "../../op_tests/a8w8_bpreshuffle_tuned_gemm": [HEADER.strip(), OWN]}.items():
+        path = tmp_path / "aiter" / "configs" / f"{name}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    mixture = MOE.replace("({cus}", "('gfx942', {cus}").format(cus=304, tokens=64, inter=256, dtype=FNUZ)
+    log = LINE.format(m=16, n=1280, k=8192, dtype=FNUZ) + mixture + mixture.replace("304", "80")
+    (tmp_path / "server.log").write_text(log, encoding="utf-8")
+    call = ["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / folder), "--arch", "mi300x", "--json"]
+    assert run(call) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert not document["bad"]
+    product, first, second = document["misses"]
+    assert (product["differs"], product["key"]["M"], product["key"]["cu_num"]) == ({"M": "16"}, "64", "304")
+    assert (first["differs"], first["key"]["cu_num"]) == ({"token": "64"}, "304")
+    assert (second["differs"], second["key"]["cu_num"]) == ({}, "80")
+
+
+def test_a_table_that_is_cut_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last row of an interrupted download, which ends within a number, is named; the others are read."""
+    (tmp_path / "server.log").write_text(LINE.format(m=16, n=1280, k=8192, dtype=FNUZ), encoding="utf-8")
+    (tmp_path / "tuned.csv").write_text(TABLE[:-14], encoding="utf-8")
+    call = ["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "tuned.csv"), "--json"]
+    assert run(call) == ExitCode.OK
+    captured = capsys.readouterr()
+    expect_warning(captured.err, "left-out", 1, "10 cells under 14 columns", "tuned.csv:6")
+    assert list(json.loads(captured.out)["bad"].values()) == [1]
+
+
 def test_a_row_of_too_many_cells_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The other rows of the table are read, and a warning counts it."""
     (tmp_path / "server.log").write_text(LINE.format(m=16, n=1280, k=8192, dtype=FNUZ), encoding="utf-8")

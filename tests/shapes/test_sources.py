@@ -79,3 +79,19 @@ def test_one_strange_entry_is_left_out(kind: SourceKind, tmp_path: Path) -> None
     if found.account.bad.total() > good.account.bad.total():
         with pytest.raises(DataError):
             shapes_of([str(path)], RunOptions(strict=True))
+
+
+@pytest.mark.parametrize("kind", [SourceKind.TABLE, SourceKind.UNTUNED, SourceKind.PROBLEMS])
+def test_a_row_that_the_end_of_a_file_cuts_is_left_out(kind: SourceKind, tmp_path: Path) -> None:
+    """As of an interrupted download: fewer cells than the header and no end of line, also within a number."""
+    name, content, _ = SOURCES[kind]
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    good = shapes_of([str(path)]).problems
+    *cells, _, _ = content.splitlines()[-1].split(",")
+    for last in ("", "1"):
+        path.write_text(content + ",".join([*cells, last]), encoding="utf-8")
+        found = shapes_of([str(path)])
+        assert [(item.problem, item.count) for item in found.problems] == [(item.problem, item.count) for item in good]
+        assert (found.account.bad.total(), found.account.used) == (1, 1)
+        assert f"{name}:3" in next(iter(found.account.first.values()))

@@ -83,15 +83,27 @@ def test_a_trace_of_kernels_of_miopen_alone(tmp_path: Path) -> None:
 
 
 def test_events_without_sizes_are_counted(tmp_path: Path) -> None:
-    """Transposed convolutions and those without recorded lists are left out; a broken trace is refused."""
-    inputs = ["", "", "", *LISTS, "True", "[0, 0]", "2"]
-    transposed = event("convolution", [X, W, *[[]] * 7], inputs)
-    shapes = read(tmp_path, [transposed, event("convolution", [X, W, []], []), CONVOLUTION])
-    assert sorted(shapes.left_out.values()) == [1, 1]
+    """Convolutions without recorded lists are left out; a broken trace is refused."""
+    shapes = read(tmp_path, [event("convolution", [X, W, []], []), CONVOLUTION])
+    assert sorted(shapes.left_out.values()) == [1]
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": [{"name": "a"}, {"name": ' + "1" * 100, encoding="utf-8")
     with expect_refusal(DataError, "no-problems", path):
         ckh.shapes.read(str(path))
+
+
+def test_transposed_convolutions_are_backward_data(tmp_path: Path) -> None:
+    """PyTorch states 64 inputs of 56x56 and, by filter, stride and output padding, 32 outputs of 112x112."""
+    x, w, dy = [8, 64, 56, 56], [64, 16, 3, 3], [8, 32, 112, 112]
+    lists = [*LISTS, "True", "[1, 1]", "2"]
+    forward = event("convolution", [x, w, *[[]] * 7], ["", "", "", *lists])
+    backward = event("convolution_backward", [dy, x, w, *[[]] * 8], ["", "", "", "[32]", *lists, "[True, True, False]"])
+    text = "conv_{}_bf16_nhwgc_2d_n8_c32_k64_g2_i112x112_f3x3_s2x2_p1x1_d1x1"
+    assert counts(read(tmp_path, [forward, forward, backward])) == {
+        text.format("bwd_data"): 2,
+        text.format("forward"): 1,
+        text.format("bwd_weight"): 1,
+    }
 
 
 @pytest.mark.slow

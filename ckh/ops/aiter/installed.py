@@ -38,9 +38,9 @@ SLOWEST, ADDED_US = 250.0, 10.0
 
 
 def source_file(root: Path, *patterns: str) -> Path | None:
-    """Return the first file of AITER's source that matches a pattern, in or beside its package; None without one."""
+    """Return the first path of AITER's source that matches a pattern, in or beside its package; None without one."""
     if not root.is_dir():
-        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-aiter")
+        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-file")
     bases = (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent)
     paths = (path for base in bases for pattern in patterns for path in sorted(base.glob(pattern)))
     return next(paths, None)
@@ -48,10 +48,7 @@ def source_file(root: Path, *patterns: str) -> Path | None:
 
 def configs_of(root: Path) -> Path | None:
     """Return the folder of AITER's tuned tables; None if there is none."""
-    if not root.is_dir():
-        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-file")
-    bases = (root / "aiter", root, root.parent / "aiter")
-    return next((base / "configs" for base in bases if (base / "configs").is_dir()), None)
+    return source_file(root, "aiter/configs", "configs")
 
 
 @cache

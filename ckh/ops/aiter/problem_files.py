@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,12 +68,16 @@ def load_entries(
     return tuple(problems)
 
 
-def untuned_cells(
-    path: Path, required: Sequence[str], known: Sequence[str], column: Callable[[str], str]
-) -> Iterator[tuple[int, Callable[[], dict[str, str]]]]:
-    """Yield the line of each row of a CSV file, and a function that returns its cells by column, as `column` names it.
+def untuned_entries(
+    path: Path,
+    required: Sequence[str],
+    known: Sequence[str],
+    problem: Callable[[dict[str, str], str], Any],
+    column: Callable[[str], str] = str,
+) -> Entries:
+    """Yield the line of each row of a CSV file, and a function that returns `problem` of its cells and a type.
 
-    The function refuses a row of another width than the header's.
+    Cells are by column, as `column` names it; the function refuses a row of another width than the header's.
     """
     rows = csv_rows(path, read_text(path))
     header = [column(name) for name in next(rows, (0, []))[1]]
@@ -82,7 +85,8 @@ def untuned_cells(
         raise DataError(
             f"{path}: missing column {missing[0]}", "AITER's are " + ", ".join(known), code="missing-column"
         )
-    yield from ((line, partial(by_column, header, cells)) for line, cells in rows)
+    for line, cells in rows:
+        yield line, lambda dtype, cells=cells: problem(by_column(header, cells), dtype)  # type: ignore[misc]
 
 
 def nearest_row(

@@ -170,13 +170,13 @@ def read_csv(
     options: ReadOptions,
     name: str,
     required: Sequence[str],
-    winners: Callable[[int, dict[str, str]], list[Won]],
+    winners: Callable[[dict[str, str]], list[Won]],
     *,
     op_type: str,
 ) -> Reading:
     """Read a tuned table of a format, or all times of a tuner, as one run; rows that are left out are counted.
 
-    `winners` returns the kernels of a row, given its line and its cells by column, or raises `LeftOut`.
+    `winners` returns the kernels of a row, given its cells by column, or raises `LeftOut`.
     """
     content = read_bytes(path)
     names = read_header(path, content)
@@ -190,7 +190,7 @@ def read_csv(
     won: dict[tuple[str, int], list[Won]] = defaultdict(list)
     for line, cells in rows:
         try:
-            for winner in winners(line, by_column(names, cells)):
+            for winner in winners(by_column(names, cells)):
                 won[winner.arch, winner.problem.num_cus].append(winner)
             account.use()
         except LeftOut as why:  # noqa: PERF203 - one row is no reason to drop the others

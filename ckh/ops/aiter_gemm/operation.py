@@ -28,7 +28,7 @@ from ckh.errors import UsageError
 from ckh.features.engine import Columns, Feature, FeatureEngine, fill, log2_of, pieces, ratio, raw
 from ckh.files.untrusted import integer, read_text
 from ckh.kernels.pools import TIMED_NAME
-from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_cells
+from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_entries
 from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, judged_of, kernels_of, problems_of, timed_kernels
 from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, candidates, candidates_key, parse_kernel
 from ckh.ops.aiter_gemm.problem import (
@@ -271,23 +271,21 @@ def stated_key(text: str) -> tuple[tuple[str, str], ...]:
     return (("q_dtype_w", f"torch.{match['dtype']}"),) if match else ()
 
 
-def missed_problem(text: str, _path: Path, _number: int) -> AiterGemm | str | None:
+def missed_problem(text: str) -> AiterGemm | str | None:
     """Return the problem that a log's line reports as missing; a description if unsupported; None for another line."""
     missed = _missed(text)
     return None if missed is None else _problem(missed, _DEFAULT_DTYPE)
 
 
 def untuned_rows(path: Path) -> Entries:
-    """Yield the line of each row of a CSV file, and a function: the problem, or a description if unsupported."""
+    """Return the line of each row of a CSV file, and a function: the problem, or a description if unsupported."""
     hinted = _hinted(path.name)
     known = ("M", "N", "K", "q_dtype_w")
-    for line, cells in untuned_cells(path, known[:3], known, lambda name: _RENAMED.get(name.lower(), name.lower())):
 
-        def problem(dtype: str, cells: Callable[[], dict[str, str]] = cells) -> AiterGemm | str:
-            own = cells()
-            return "batches of quantised products" if _BATCH in own else _problem(hinted | _typed(own), dtype)
+    def problem(cells: dict[str, str], dtype: str) -> AiterGemm | str:
+        return "batches of quantised products" if _BATCH in cells else _problem(hinted | _typed(cells), dtype)
 
-        yield line, problem
+    return untuned_entries(path, known[:3], known, problem, lambda name: _RENAMED.get(name.lower(), name.lower()))
 
 
 load_problems = partial(load_entries, OP_TYPE, (untuned_rows, _text))
@@ -305,15 +303,11 @@ def _typed(cells: dict[str, str]) -> dict[str, Any]:
     return fields
 
 
-def stated_family(name: str) -> str:
-    """Return the longest family that a table's name contains; empty if none."""
-    return max((family for family in FAMILIES if name.startswith(family) or f"_{family}" in name), key=len, default="")
-
-
 def _hinted(name: str) -> dict[str, str]:
-    """The family in a table's name, or the operands that no family has (a6w6)."""
-    if family := stated_family(name):
-        return {"family": family}
+    """The longest family in a table's name, or the operands that no family has (a6w6)."""
+    families = [family for family in FAMILIES if name.startswith(family) or f"_{family}" in name]
+    if families:
+        return {"family": max(families, key=len)}
     other = _OPERANDS.search(name)
     return {_TABLE: f"{other[0]} products"} if other else {}
 
@@ -347,7 +341,7 @@ def _shape(problem: AiterGemm) -> Matmul:
 
 
 def _nearest(missed: MissedLookup[AiterGemm], tables: KeyTables) -> NearKey:
-    table = tables.joined(lambda name: stated_family(name) in ("", missed.problem.family))
+    table = tables.joined(lambda name: _hinted(name) in ({}, {"family": missed.problem.family}))
     return nearest_row(_LOOKUP, missed, table, looked_up, key_cells)
 
 

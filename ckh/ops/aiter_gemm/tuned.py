@@ -106,7 +106,7 @@ def _write(rows: MeasuredRows, path: Path) -> list[str]:
 def read_tuned(path: Path, options: ReadOptions) -> Reading:
     """Read a tuned table."""
 
-    def winners(_line: int, cells: dict[str, str]) -> list[Won]:
+    def winners(cells: dict[str, str]) -> list[Won]:
         if "B" in cells:
             raise DataError(f"{path} has batched GEMMs, which are not supported", code="unsupported")
         return [_winner(cells, path.name, options)]

@@ -25,7 +25,7 @@ import numpy as np
 from ckh.errors import DataError, UsageError
 from ckh.features.engine import Columns, Feature, FeatureEngine, log2_of, pieces, raw
 from ckh.files.untrusted import integer, read_text
-from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_cells
+from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_entries
 from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, judged_of, kernels_of, problems_of
 from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, candidates, candidates_key, other_names, parse_choice
 from ckh.ops.aiter_moe.problem import (
@@ -178,8 +178,11 @@ _BF16, _FP4 = "torch.bfloat16", "torch.float4_e2m1fn_x2"
 QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
 # AITER's get_padded_M: powers of two below the first tier, above it the largest tier that is not larger.
 TIERS = (32768, 131072)
-UNTUNED = "Fmoe tuning not support for "  # also logged, after a tuning on demand that failed
-_MISS = re.compile(rf"(?:\[fused_moe\] using [12]stage\b.{{0,20}} default for |{UNTUNED})\((?P<key>[^)]{{1,600}})\)")
+# Also logged: after a tuning on demand that failed, and where a default of another library is used.
+UNTUNED = ("Fmoe tuning not support for ", "no tuned FlyDSL config for ")
+_MISS = re.compile(
+    rf"(?:\[fused_moe\] using [12]stage\b.{{0,20}} default for |{'|'.join(UNTUNED)})\((?P<key>[^)]{{1,600}})\)"
+)
 _QUOTES = "'\""
 _GFX = re.compile(r"gfx[0-9a-f]{3,8}")
 _SIZES = {"token": "tokens", "expert": "experts", "cu_num": "num_cus"} | {
@@ -225,27 +228,22 @@ def key_cells(arch: str, problem: AiterMoe) -> dict[str, Any]:
     return dict(zip(KEY, (arch, problem.num_cus, *sizes, activation, _BF16, *types, quant, 1, 0), strict=True))
 
 
-def problem_of(path: Path, line: int, cells: Mapping[str, str]) -> AiterMoe | str:
+def problem_of(cells: Mapping[str, str]) -> AiterMoe | str:
     """Return the problem of a row of AITER's, by column; or a description if unsupported."""
     fields: dict[str, Any] = {}
     for column, name in _SIZES.items():
         if not cells.get(column, "").strip() and column == "cu_num":
             continue
         if column not in cells:
-            raise DataError(f"{path}:{line}: missing {column}", code="missing-column")
+            raise DataError(f"missing {column}", code="missing-column")
         try:
             fields[name] = integer(cells[column].strip())
         except ValueError:
-            raise DataError(
-                f"{path}:{line}: {column} is {cells[column]!r}, not an integer", code="bad-number"
-            ) from None
+            raise DataError(f"{column} is {cells[column]!r}, not an integer", code="bad-number") from None
     if (foreign := _foreign(cells)) is not None:
         return foreign
     fields |= {"dtype": dtype_name(_word(cells["q_dtype_a"])), "quant": QUANT_OF[_word(cells["q_type"])]}
-    try:
-        return AiterMoe(**fields, activation=_word(cells["act_type"]))
-    except UsageError as error:
-        raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
+    return AiterMoe(**fields, activation=_word(cells["act_type"]))
 
 
 def _foreign(cells: Mapping[str, str]) -> str | None:
@@ -274,13 +272,8 @@ def _word(text: str) -> str:
 
 
 def untuned_rows(path: Path) -> Entries:
-    """Yield the line of each row of a CSV file, and a function: the problem, or a description if unsupported."""
-    for line, cells in untuned_cells(path, _UNTUNED[:-2], _UNTUNED, str):
-
-        def problem(_dtype: str, line: int = line, cells: Callable[[], dict[str, str]] = cells) -> AiterMoe | str:
-            return problem_of(path, line, cells())
-
-        yield line, problem
+    """Return the line of each row of a CSV file, and a function: the problem, or a description if unsupported."""
+    return untuned_entries(path, _UNTUNED[:-2], _UNTUNED, lambda cells, _dtype: problem_of(cells))
 
 
 def _text(path: Path) -> Entries:
@@ -288,9 +281,9 @@ def _text(path: Path) -> Entries:
     is_log = False
     for line, text in enumerate(read_text(path).splitlines(), 1):
         content = text.partition("#")[0].strip()
-        if (missed := missed_problem(text, path, line)) is not None:
+        if _MISS.search(text) is not None:
             is_log = True
-            yield line, lambda _, missed=missed: missed  # type: ignore[misc]
+            yield line, lambda _, text=text: missed_problem(text)  # type: ignore[misc]
         elif content.startswith(PREFIX) or (content and not is_log and path.suffix == ".txt"):
             yield line, lambda _, content=content: parse_aiter_moe(content)  # type: ignore[misc]
 
@@ -298,15 +291,15 @@ def _text(path: Path) -> Entries:
 load_problems = partial(load_entries, OP_TYPE, (untuned_rows, _text))
 
 
-def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
+def missed_problem(text: str) -> AiterMoe | str | None:
     """Return the problem that a log's line reports as missing; a description if unsupported; None for another line."""
     if (match := _MISS.search(text)) is None:
         return None
     values = [text.strip() for text in match["key"].split(",")]
     values = values[1:] if _GFX.fullmatch(values[0].strip(_QUOTES)) else values
     if len(values) != len(_LOGGED):
-        raise DataError(f"{path}:{line}: {len(values)} values where AITER prints {len(_LOGGED)}", code="bad-row")
-    return problem_of(path, line, dict(zip(_LOGGED, values, strict=True)))
+        raise DataError(f"{len(values)} values where AITER prints {len(_LOGGED)}", code="bad-row")
+    return problem_of(dict(zip(_LOGGED, values, strict=True)))
 
 
 def stated_key(text: str) -> tuple[tuple[str, str], ...]:
@@ -335,6 +328,7 @@ _LOOKUP = Lookup(
     columns="inter_dim",
     others=("model_dim", "expert", "topk", "act_type", "q_type"),
     dtypes=("q_dtype_a", "q_dtype_w"),
+    foreign=("tp",),
 )
 
 
@@ -363,7 +357,7 @@ SHAPED = Shaped(
     ExpertProducts,
     _problem,
     _shape,
-    marks=(MARK, UNTUNED),
+    marks=(MARK, *UNTUNED),
     line=missed_problem,
     recognises=is_untuned,
     stated=stated_key,

@@ -125,8 +125,8 @@ def read_tuned(path: Path, options: ReadOptions) -> Reading:
     """Read a tuned table, or all times of a tuner (profile_fmoe.csv), where a row is a kernel for one product."""
     is_profile = sniff_csv(_OF_PROFILE)(head_of(path))
 
-    def kernels(line: int, cells: dict[str, str]) -> list[Won]:
-        problem = problem_of(path, line, cells)
+    def kernels(cells: dict[str, str]) -> list[Won]:
+        problem = problem_of(cells)
         own = ((cells["stage"], "kernelName", ""),) if is_profile else _PRODUCTS
         if isinstance(problem, str) or own[0][0] not in (STAGE1, STAGE2):
             raise LeftOut(OTHER_KIND)

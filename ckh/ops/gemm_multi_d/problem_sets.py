@@ -74,12 +74,10 @@ def _layers(name: str) -> Iterator[GemmMultiDProblem]:
 def _drawn() -> Iterator[GemmMultiDProblem]:
     """Yield `gemm_universal`'s training products; kinds and layouts take turns."""
     known = held_out_weights() | {(problem.n, problem.k) for name in _MODELS for problem in _layers(name)}
-    for index, gemm_multi_dproblem in enumerate(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, known)):
+    for index, drawn in enumerate(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, known)):
         function, ds = _KINDS[index % len(_KINDS)]
         layout = GEMM_LAYOUTS[index % len(GEMM_LAYOUTS)]
-        yield GemmMultiDProblem(
-            gemm_multi_dproblem.m, gemm_multi_dproblem.n, gemm_multi_dproblem.k, layout=layout, function=function, ds=ds
-        )
+        yield GemmMultiDProblem(drawn.m, drawn.n, drawn.k, layout=layout, function=function, ds=ds)
 
 
 SETS = NamedSets(GemmMultiDProblem, {"multi-d-train": _drawn, **by_name("epilogues", _MODELS, _layers)})

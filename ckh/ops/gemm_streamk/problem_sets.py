@@ -39,7 +39,4 @@ def _drawn() -> Iterator[GemmStreamKProblem]:
             yield problem
 
 
-SETS = NamedSets(
-    GemmStreamKProblem,
-    {"streamk-train": _drawn, **by_name("streamk", MODELS, _layers, "streamk-llm")},
-)
+SETS = NamedSets(GemmStreamKProblem, {"streamk-train": _drawn, **by_name("streamk", MODELS, _layers, "streamk-llm")})
