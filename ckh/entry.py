@@ -53,6 +53,7 @@ def _main(key: bytes | None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, so that no temporary files are left
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))  # which ckh tune blocks in its steps until now
     open_streams()
     drop_relative_search_paths()
     return _run(sys.argv[1:], key)

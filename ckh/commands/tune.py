@@ -11,6 +11,7 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.commands._declared_options import has_options_of
+from ckh.errors import ExitCode
 from ckh.text.log import emit, note
 from ckh.tune.settings import TuneOptions, settings_of
 
@@ -77,7 +78,7 @@ def tune(
             return
         document = tuning.run()
     except StepError as error:
-        if error.step != "shapes":  # which only refuses what it is given
+        if error.step != "shapes" or error.step_code == ExitCode.INTERRUPTED:  # it only refuses what it is given
             note(f"{error.message}; {error.hint}")
         raise typer.Exit(error.step_code) from error
     if as_json:

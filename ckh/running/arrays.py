@@ -102,8 +102,7 @@ def _of_tensor(tensor: Any, dtype: str, name: str) -> Array:
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if codes := _TORCH_CODES.get(dtype):
         tensor = tensor.contiguous().view(getattr(sys.modules[_TORCH], codes))
-    array: Array = tensor.numpy()
-    return array
+    return np.asarray(tensor)
 
 
 def enlarged(values: Array, shape: Shape) -> Array:

@@ -105,7 +105,5 @@ def exporting(settings: TuneSettings, folder: Path, op: str, *, is_trained: bool
         chosen = model or settings.arch_options()
     installed = ("--installed", settings.installed) if settings.installed else ()
     args = ("export", "--to", settings.to, *chosen, *installed, "--out", str(folder / EXPORT), "--force")
-    if settings.to == OWN_TABLES:
-        yield TuneStep("export", (*args, "--json"), folder / EXPORTED, is_gate_ignored=True)
-    else:
-        yield TuneStep("export", args, is_gate_ignored=True)
+    keeps = folder / EXPORTED if settings.to == OWN_TABLES else None
+    yield TuneStep("export", (*args, "--json") if keeps else args, keeps, is_gate_ignored=True)

@@ -64,8 +64,9 @@ class StepError(CkhError):
     default_code = "step-failed"
 
     def __init__(self, step: str, code: int, again: str) -> None:
-        super().__init__(f"{step} ended with exit code {code}", f"the same ckh tune continues with {again}")
-        self.step, self.step_code = step, code
+        ended = f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
+        super().__init__(f"{step} {ended}", f"the same ckh tune continues with {again}")
+        self.step, self.step_code = step, code if code >= 0 else ExitCode.INTERRUPTED
 
 
 class ModelTuning:
@@ -109,7 +110,10 @@ class ModelTuning:
         self._run([steps.listing(self.settings, self.out)])
         listed, path = self.listed(), str(self.out / steps.SHAPES)
         shapes = shapes_of([path]).problems
-        op = self.settings.op or _heaviest(shapes)
+        work = Counter[str]()
+        for shape in shapes:
+            work[shape.op] += shape.count * shape.problem.flops
+        op = self.settings.op or max(work, key=lambda name: (operation(name).measured is not None, work[name]))
         # A run measures one element type: without --dtype the shapes' own, not the architecture's default.
         dtypes = {shape.problem.dtype for shape in shapes if shape.op == op}
         settings = replace(self.settings, dtype=self.settings.dtype or (dtypes.pop() if len(dtypes) == 1 else None))
@@ -202,9 +206,14 @@ class ModelTuning:
     def called(self, step: TuneStep) -> int:
         """Run a step in a process of its own; returns its exit code. Output goes to the step's file, if it has one."""
         command = module_command("ckh", *step.args)
-        stop = partial(die_with_parent, os.getpid(), signal.SIGINT)  # as Ctrl-C does, if this process is killed
+        parent = os.getpid()
+
+        def begin() -> None:
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))  # until ckh can take it
+            die_with_parent(parent, signal.SIGINT)  # as Ctrl-C does, if that is killed
+
         out = subprocess.PIPE if step.keeps is not None else sys.stderr if self._is_quiet else None
-        done = subprocess.run(command, stdout=out, check=False, preexec_fn=stop)
+        done = subprocess.run(command, stdout=out, check=False, preexec_fn=begin)
         if step.keeps is not None and done.returncode == ExitCode.OK:
             write_output(step.keeps, done.stdout, replace=True)
         return done.returncode
@@ -329,11 +338,3 @@ def dry(step: TuneStep, out: Path) -> TuneStep:
     before = str(out / steps.BEFORE)
     undone = () if (out / steps.BEFORE).exists() or before not in step.args else ("--today", before)
     return replace(step, args=(*(arg for arg in step.args if arg not in undone), "--dry-run"))
-
-
-def _heaviest(shapes: Sequence[WeightedProblem]) -> str:
-    """The operation with the most work, of those that ckh measures if there are any."""
-    work = Counter[str]()
-    for shape in shapes:
-        work[shape.op] += shape.count * shape.problem.flops
-    return max(work, key=lambda name: (operation(name).measured is not None, work[name]))

@@ -11,7 +11,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.compilation.compile import KernelBuilder
-from ckh.bench.compilation.toolchain import require_toolchain, run_compiler
+from ckh.bench.compilation.toolchain import find_compiler, require_toolchain, run_compiler
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.devices.host_device import HostDevice
@@ -60,6 +60,13 @@ def test_the_host_compiler_builds_loadable_libraries(tmp_path: Path) -> None:
     """A working toolchain raises no error, and leaves no file."""
     require_toolchain(HostDevice(), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_line_with_an_open_quotation_names_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same error as of a program that does not exist."""
+    monkeypatch.setenv("CXX", "g++ '-O2")
+    with expect_refusal(DeviceError, "no-compiler", "g++ '-O2"):
+        find_compiler()
 
 
 @pytest.mark.slow

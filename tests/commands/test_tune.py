@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import time
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
@@ -294,6 +295,17 @@ def test_a_dry_run_ends_with_the_error_of_a_step(tmp_path: Path, capfd: pytest.C
     line = ["tune", "gemm_fp16_rcr_m16_n64_k64_splitk1", "--device", "host", "--dtype", "fp16", "--dry-run"]
     assert run([*line, "--out", str(tmp_path / "tuned")]) == ExitCode.NO_KERNEL
     assert "$ ckh bench" not in capfd.readouterr().out
+
+
+def test_a_killed_step_is_an_interruption(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by the system when memory is short: exit code 130, the step and the signal, and nothing marked done."""
+    monkeypatch.setattr(ModelTuning, "called", lambda _tuning, _step: -signal.SIGKILL)
+    line = ["tune", "gemm_fp32_rcr_m16_n64_k64_splitk1", "--device", "host", "--out", str(tmp_path / "tuned")]
+    assert run(line) == ExitCode.INTERRUPTED
+    expect_values(capfd.readouterr().err, "shapes", signal.SIGKILL.value)
+    assert json.loads((tmp_path / "tuned/tune.json").read_bytes())["done"] == []
 
 
 @pytest.mark.parametrize("directions", [("forward",), ("bwd_data", "bwd_weight")])

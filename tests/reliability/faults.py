@@ -38,13 +38,14 @@ sys.path.insert(0, str(ROOT))
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
+from ckh.schema import MEASURED
 from tests.reliability.faulty import BOMBS, CLOCK, NONSENSE, VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 MIB = 1 << 20
-_MARK = "CKH_FAULT_SUITE"
+MARK = "CKH_FAULT_SUITE"
 _LIMIT_S = 240
 _GONE_S = 10.0
 _HIDDEN = re.compile(r"\..*\.[0-9a-f]{16}")
@@ -64,6 +65,7 @@ class Command:
     outputs: tuple[str, ...] = ()
     again: tuple[str, ...] = ("--force",)
     kept: bool = True  # whether what it writes is the same for the same inputs
+    script: str = "ckh"  # that it starts with, in the folder of the base
 
 
 COMMANDS = {
@@ -160,17 +162,19 @@ class Trial:
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     lost: list[str] = field(default_factory=list)
     codes: Counter[int] = field(default_factory=Counter)
+    variables: dict[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
         """Folders of its own."""
         names = {"CKH_CACHE_DIR": "cache", "CKH_DATA_DIR": "user", "TMPDIR": "tmp", "HOME": "home"}
-        return {**os.environ, **{key: str(self.folder / name) for key, name in names.items()}, _MARK: self.mark}
+        folders = {key: str(self.folder / name) for key, name in names.items()}
+        return {**os.environ, **folders, MARK: self.mark, **self.variables}
 
     def start(self, args: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
         """Start the command."""
         options["env"] = self.environment() | options.pop("more", {})
         return subprocess.Popen(
-            [sys.executable, str(self.base.folder.parent / "ckh"), *self.command.args, *args],
+            [sys.executable, str(self.base.folder.parent / self.command.script), *self.command.args, *args],
             cwd=options.pop("cwd", self.folder),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -211,10 +215,10 @@ class Trial:
 
     def require_gone(self) -> None:
         """No process of the command is left."""
-        deadline, mark = time.monotonic() + _GONE_S, f"{_MARK}={self.mark}".encode()
-        while left := [pid for pid in _processes() if mark in _environ(pid)]:
+        deadline, mark = time.monotonic() + _GONE_S, f"{MARK}={self.mark}".encode()
+        while left := [pid for pid in processes() if mark in environ_of(pid)]:
             if time.monotonic() > deadline:
-                self.lose(f"processes left: {[_command(pid) for pid in left]}")
+                self.lose(f"processes left: {[command_of(pid) for pid in left]}")
                 for pid in left:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
@@ -258,7 +262,10 @@ class Trial:
                 differing = [name for name in {*made, *expected} if made.get(name) != expected.get(name)]
                 self.lose(f"other content{what}: {differing}")
         elif self.name == "bench":
-            rows = Counter((row.problem, row.kernel) for row in read_journal(self.folder / "made/run").final_rows())
+            final = read_journal(self.folder / "made/run").final_rows()
+            if failed := [f"{row.status}: {row.message}" for row in final if row.status not in MEASURED]:
+                self.lose(f"not measured{what}: {failed}")
+            rows = Counter((row.problem, row.kernel) for row in final)
             if len(rows) != 4 or set(rows.values()) != {1}:
                 self.lose(f"{len(rows)} pairs of 4{what}")
         if left := self.left():
@@ -266,7 +273,9 @@ class Trial:
 
     def start_args(self, args: Sequence[str]) -> subprocess.Popen[str]:
         """Start another command line."""
-        return Trial(self.folder, self.base, Command(tuple(args)), self.random, self.name, self.mark).start()
+        other = Trial(self.folder, self.base, Command(tuple(args)), self.random, self.name, self.mark)
+        other.variables |= self.variables
+        return other.start()
 
 
 @contextlib.contextmanager
@@ -288,29 +297,29 @@ def trial(
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _processes() -> list[int]:
+def processes() -> list[int]:
     return [int(place.name) for place in Path("/proc").iterdir() if place.name.isdecimal()]
 
 
-def _environ(pid: int) -> bytes:
+def environ_of(pid: int) -> bytes:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/environ").read_bytes()
     return b""
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
     return ""
 
 
-def _size(folder: Path) -> int:
+def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def full_disk(folder: Path, base: Base, name: str, chance: random.Random) -> Trial:
     """Everything on a file system with little room left: none, or up to what the command needs."""
-    with trial(folder, base, COMMANDS[name], chance, name, mount=_size(base.folder) * 2 + 64 * MIB) as one:
+    with trial(folder, base, COMMANDS[name], chance, name, mount=size_of(base.folder) * 2 + 64 * MIB) as one:
         filler = one.folder / "filler"
         room = chance.choice((0, 1, 2, 3, 4, 8, 16, 64, 256, 1024))
         free = os.statvfs(one.folder).f_bavail
@@ -338,7 +347,7 @@ def _while_running(one: Trial, fault: Callable[[], None], chance: random.Random,
 
 def read_only(folder: Path, base: Base, name: str, chance: random.Random) -> Trial:
     """The file system becomes read-only, before or while the command runs."""
-    with trial(folder, base, COMMANDS[name], chance, name, mount=_size(base.folder) * 2 + 64 * MIB) as one:
+    with trial(folder, base, COMMANDS[name], chance, name, mount=size_of(base.folder) * 2 + 64 * MIB) as one:
 
         def remount(how: str = "ro") -> None:
             for _ in range(300):
@@ -556,6 +565,67 @@ def nonsense(folder: Path, base: Base, name: str, chance: random.Random) -> Tria
     return one
 
 
+# What a compiler turns into, as sh statements that use `$out`; none: it is removed.
+_EVIL = (
+    None,
+    "exit 1",
+    "echo garbage > $out",
+    "head -c 500 /dev/urandom > $out",
+    "exec cat /dev/zero > $out",
+    "kill -9 $$",
+    "exec sleep 1000",
+)
+
+
+def evil_compiler(folder: Path, base: Base, name: str, chance: random.Random) -> Trial:
+    """While a bench compiles, its compiler is removed, hangs, fills the disk, fails or writes garbage from then on.
+
+    One that hangs is ended by Ctrl-C. The right compiler is back when the run is resumed.
+    """
+    from tests.reliability.kills import COMPILER
+
+    name, store = "bench", folder / "store"
+    if not store.exists():
+        store.mkdir()
+        base.measure([name])
+        with trial(folder, base, COMMANDS[name], chance, name) as one:
+            shutil.rmtree(one.folder / "cache/kernels")
+            _compiles_with(one, COMPILER.format(store=store, killed=137))
+            assert one.run().code == ExitCode.OK
+    with trial(folder, base, COMMANDS[name], chance, name, mount=size_of(base.folder) * 2 + 64 * MIB) as one:
+        right, evil = COMPILER.format(store=store, killed=137), chance.choice(_EVIL)
+        shutil.rmtree(one.folder / "cache/kernels")
+        _compiles_with(one, right)
+        process = one.start()
+        time.sleep(chance.uniform(0, base.seconds[name]))
+        first = right.index("[ -n")
+        _compiles_with(one, None if evil is None else f"{right[:first]}{evil}\n")
+        is_hanging = evil is not None and "sleep" in evil
+        if is_hanging:
+            time.sleep(base.seconds[name])
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGINT)
+        one.ended(process, signals=(signal.SIGINT,) if is_hanging else ())
+        if left := one.left():
+            one.lose(f"{evil}: left: {left}")
+        _compiles_with(one, right)
+        one.again(what=f" (after {evil or 'removal'})")
+    return one
+
+
+def _compiles_with(one: Trial, script: str | None) -> None:
+    """Replace the compiler of a trial, or remove it."""
+    compiler = one.folder / "cxx"
+    one.variables["CXX"] = str(compiler)
+    if script is None:
+        compiler.unlink()
+        return
+    new = compiler.with_suffix(".new")
+    new.write_text(script, encoding="utf-8")
+    new.chmod(0o755)
+    new.replace(compiler)
+
+
 KINDS: dict[str, Callable[[Path, Base, str, random.Random], Trial]] = {
     "full-disk": full_disk,
     "read-only": read_only,
@@ -569,36 +639,58 @@ KINDS: dict[str, Callable[[Path, Base, str, random.Random], Trial]] = {
     "bombs": bombs,
     "foreign-cache": foreign_cache,
     "variables": nonsense,
+    "compiler": evil_compiler,
 }
 
 
-def main() -> int:
-    """Run the script."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("kinds", nargs="*")
-    parser.add_argument("--commands", nargs="*", choices=sorted(COMMANDS), default=QUICK)
-    parser.add_argument("--count", type=int, default=100, help="trials of each kind")
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    has_lost = False
+def tried(kind: str, args: argparse.Namespace, one_of: Callable[[int, random.Random], Trial]) -> bool:
+    """Try a kind, and print its row of the table; returns whether anything was lost."""
+    chance, start = random.Random(f"{kind} {args.seed}"), time.monotonic()
+    lost, codes = 0, Counter[int]()
+    for number in range(args.count):
+        one = one_of(number, chance)
+        lost += bool(one.lost)
+        codes += one.codes
+        for line in one.lost:
+            print(f"  {kind} {number}: {line}", flush=True)
+    seconds = time.monotonic() - start
+    print(f"| {kind} | {args.count} | {lost} | {dict(sorted(codes.items()))} | {seconds:.0f} s", flush=True)
+    return bool(lost)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Options of a series."""
+    result = argparse.ArgumentParser()
+    result.add_argument("kinds", nargs="*")
+    result.add_argument("--count", type=int, default=100, help="trials of each kind")
+    result.add_argument("--seed", type=int, default=0)
+    return result
+
+
+@contextlib.contextmanager
+def begun() -> Iterator[tuple[Path, Base]]:
+    """The folder of a series, and the inputs in it."""
     with tempfile.TemporaryDirectory(prefix="ckh-faults-") as made:
         folder = Path(made).resolve()
         text = f"import sys\nsys.path[0] = {str(ROOT)!r}\nfrom ckh.entry import main\nmain()\n"
         (folder / "ckh").write_text(text, encoding="utf-8")
-        base = Base(folder)
+        yield folder, Base(folder)
+
+
+def main() -> int:
+    """Run the script."""
+    options = parser()
+    options.add_argument("--commands", nargs="*", choices=sorted(COMMANDS), default=QUICK)
+    args = options.parse_args()
+    has_lost = False
+    with begun() as (folder, base):
         base.measure(args.commands)
         for kind in args.kinds or KINDS:
-            chance, start = random.Random(f"{kind} {args.seed}"), time.monotonic()
-            lost, codes = 0, Counter[int]()
-            for number in range(args.count):
-                one = KINDS[kind](folder, base, args.commands[number % len(args.commands)], chance)
-                lost += bool(one.lost)
-                codes += one.codes
-                for line in one.lost:
-                    print(f"  {kind} {number}: {line}", flush=True)
-            seconds = time.monotonic() - start
-            print(f"| {kind} | {args.count} | {lost} | {dict(sorted(codes.items()))} | {seconds:.0f} s", flush=True)
-            has_lost |= bool(lost)
+
+            def one_of(number: int, chance: random.Random, kind: str = kind) -> Trial:
+                return KINDS[kind](folder, base, args.commands[number % len(args.commands)], chance)
+
+            has_lost |= tried(kind, args, one_of)
     return int(has_lost)
 
 

@@ -55,7 +55,7 @@ VARIABLES = (
 )
 NONSENSE = (
     *("", "0", "-1", "x", "nan", "9" * 400, "/", "/dev/null", "/proc/self", "\udcff", ":", "a\nb", "~nobody9", "../.."),
-    "a" * 5000,
+    *("a" * 5000, "g++ '-O2", '"'),
 )
 _GIB = 1 << 30
 

@@ -45,7 +45,7 @@ _ENDS = {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.NO_DEVICE, ExitCode.NO_KERN
 _KILLS_WITHIN = 3  # of workers or compilers, in one start of a run
 
 # Compiles each source once, and then returns the cached result: like a compiler, it waits for a subprocess.
-_COMPILER = """#!/bin/sh
+COMPILER = """#!/bin/sh
 out= source=
 for word in "$@"; do
   [ "$last" = -o ] && out=$word
@@ -126,7 +126,7 @@ class Series:
         self.figures = Figures()
         (folder / "temporary").mkdir(exist_ok=True, parents=True)
         self._compiler = folder / "compiler"
-        self._compiler.write_text(_COMPILER.format(store=store, killed=128 + signal.SIGKILL), encoding="utf-8")
+        self._compiler.write_text(COMPILER.format(store=store, killed=128 + signal.SIGKILL), encoding="utf-8")
         self._compiler.chmod(0o755)
         (folder / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
         (folder / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import detect_interface, has_headers
-from ckh.bench.compilation.toolchain import Compiler, version_of
+from ckh.bench.compilation.toolchain import Compiler, compiler_named
 from ckh.bench.isolated.hip_runtime import RUNTIME
 from ckh.errors import DeviceError
 
@@ -70,18 +70,11 @@ def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> C
 
 
 def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
-    try:
-        program, *arguments = shlex.split(text) or [""]
-    except ValueError:  # an unterminated quotation
-        program, arguments = "", []
-    path = shutil.which(program, path=environ.get("PATH"))
-    command = (path or "", *arguments)
-    version = version_of(command) if path else ""
-    if not version:
+    if (found := compiler_named(text, environ.get("PATH"))) is None:
         raise DeviceError(
             f"the HIP compiler {text} cannot be run", f"name hipcc with --hipcc or {_HIPCC}", code="no-compiler"
         )
-    return Compiler(command, version)
+    return found
 
 
 def runtime_beside(hipcc: Compiler) -> Path | None:

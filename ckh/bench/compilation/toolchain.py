@@ -144,14 +144,21 @@ def find_compiler() -> Compiler:
     """Find the C++ compiler: $CXX if set (with arguments, if any), else the first of g++, c++, clang++."""
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(_COMPILERS)
     for name in wanted:
-        program, *arguments = shlex.split(name) or [""]
-        path = shutil.which(program)
-        command = (path or "", *arguments)
-        version = version_of(command) if path else ""
-        if version:
-            return Compiler(command, version)
+        if (found := compiler_named(name)) is not None:
+            return found
     hint = "install g++ or clang++, or set CXX"
     raise DeviceError(f"no C++ compiler: {', '.join(wanted)} cannot be run", hint, code="no-compiler")
+
+
+def compiler_named(text: str, path: str | None = None) -> Compiler | None:
+    """The compiler of a command line; None if it cannot be run."""
+    try:
+        program, *arguments = shlex.split(text) or [""]
+    except ValueError:  # an unterminated quotation
+        return None
+    command = (shutil.which(program, path=path) or "", *arguments)
+    version = version_of(command) if command[0] else ""
+    return Compiler(command, version) if version else None
 
 
 @cache
