@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ckh.assess import covering
-from ckh.assess.covering import Workload, choose_set
 from ckh.errors import DataError
+from ckh.search import kernel_set as covering
+from ckh.search.kernel_set import Workload, choose_set
 from tests.refusals import expect_refusal
 
 
