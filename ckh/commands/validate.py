@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.cluster.connection import CLUSTER_HELP
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, import_lightgbm, print_json, print_table, say
+from ckh.commands._declared_options import option_of
 from ckh.commands.evaluate import AMONG, MIN_PROBLEMS, MODEL, figure_values
 from ckh.commands.panels import PROBLEM
-from ckh.commands.validate import kernels
 from ckh.errors import DeviceError, ExitCode, UsageError
 from ckh.files.outputs import FileKind, check_output, head_of, write_output
 from ckh.learn.judging.judged_data import Among, judged_model
+from ckh.ops import DEFAULT_OPERATION
+from ckh.text.durations import parse_duration
 from ckh.text.log import emit, note, warn
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ckh.api.validating import KernelFinding, KernelsDocument
     from ckh.assess.verdict import Verdict
     from ckh.documents import Document
 
@@ -84,6 +91,18 @@ without a shell. The number is the first group of the last match of --metric in 
 The gain is the ratio of the numbers, above 1 if --after is better, with a 95 % confidence interval from round to round.
 It must exceed noise and 1 %. A command that fails, or prints no positive number, ends the comparison with exit code 4.
 """
+_KERNELS = """Compile, load, run and check every combination of a matrix of kernels, each in a separate process.
+
+The table has the status of each: ok, refused by a rule (invalid), not possible with this device or these headers
+(unsupported), or wrong: compile_error, crash, timeout, wrong_result. Exit code 1: at least one is wrong. Names of
+kernels are reported by the compiled libraries.
+
+On an emulated GPU each kernel runs on a dozen small problems that cover every exit of its loops, and is `verified`. The
+table has the number of problems that a kernel ran on, and for kernels that did not run, whether their class ever did:
+as an older binary, if with other compiler options or source than today's.
+
+With --cluster nodes compile, and each device tries the next kernel, in a process that ends with a failing kernel.
+"""
 _LEAST = {"mean_efficiency": 0.90, "p10_efficiency": 0.75}
 _SAMPLE = 59  # random candidates, of which one is among the fastest 5 % with a probability of 95 %
 _CONSUMERS = ("c", "ck-dispatcher", "aiter", "inductor")
@@ -141,7 +160,15 @@ def register(app: typer.Typer) -> None:
         "--higher-is-better"
     )
     group.command(name="gain", help=_GAIN, epilog=of_gain)(gain)
-    kernels.register(group)
+    of_kernels = examples(
+        "ckh validate kernels --matrix pipelines",
+        "ckh validate kernels --op gemm_universal --matrix schedulers",
+        "ckh validate kernels --matrix options --variant bwd_weight --ndim 3 --json",
+        "ckh validate kernels --matrix schedulers --device hip --arch gfx942 --compile-only",
+        "ckh validate kernels --matrix pipelines --device emulated --arch gfx942 --dtype fp16 --timeout 5m",
+    )
+    tried = "Compile, run and check every combination of a matrix."
+    group.command(name="kernels", short_help=tried, help=_KERNELS, epilog=of_kernels)(kernels)
     app.add_typer(group)
 
 
@@ -306,6 +333,71 @@ def gain(
     verdict, document = compare_commands((before, after), metric, rounds, lower_is_better=lower_is_better)
     _show(verdict, document, (), as_json=as_json)
     _conclude(verdict)
+
+
+def kernels(
+    matrix: str = typer.Option(
+        "pipelines", "--matrix", help="Matrix: pipelines, schedulers or, for convolutions, options."
+    ),
+    op: str = completed("op", OP_HELP, default=DEFAULT_OPERATION),
+    variant: str | None = typer.Option(None, "--variant", help="forward, bwd_data, bwd_weight or all.  [all]"),
+    ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="2D or 3D only."),
+    dtype: str | None = completed("dtype", "Element type; the device's own by default."),
+    device: str | None = typer.Option(None, "--device", help="host, hip or emulated.  [hip where a GPU is found]"),
+    arch: str | None = option_of(DeviceOptions, "arch"),
+    compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load only; needs no GPU."),
+    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel."),
+    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Try the kernels, print and give the verdict."""
+    from ckh.api.validating import MatrixRequest, tried_kernels
+
+    request = MatrixRequest(matrix, op, variant, ndim, dtype)
+    limits = BenchLimits(timeout_s=parse_duration(timeout))
+    document = tried_kernels(request, device, DeviceOptions(arch), limits, cluster, run=not compile_only)
+    if document is None:
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
+    if as_json:
+        print_json(document)
+    else:
+        _print_findings(document)
+    if not document.ok:
+        raise typer.Exit(int(ExitCode.GATE_FAILED))
+
+
+def _execution(finding: KernelFinding) -> str:
+    if finding.executed:
+        return f"on {finding.executed} problem{'s' * (finding.executed > 1)}"
+    if not finding.built:
+        return ""
+    was = "its class, as an older binary" if finding.older_binary else "its class was"
+    return was if finding.class_executed else "its class never was"
+
+
+def _print_findings(document: KernelsDocument) -> None:
+    from ckh.schema import Status
+
+    findings = document.findings
+    rows = [
+        [finding.case, *map(str, finding.of.values()), str(finding.status), _execution(finding)] for finding in findings
+    ]
+    columns = ("case", *(findings[0].of if findings else ()), "status", "executed")
+    print_table(f"{document.matrix} for {document.arch}", columns, rows)
+    reasons = Counter(
+        (str(finding.status), finding.reason)
+        for finding in findings
+        if finding.reason and finding.status != Status.VERIFIED
+    )
+    if reasons:
+        say()
+        lines = [[f"{status}: {reason}", str(cases)] for (status, reason), cases in reasons.most_common()]
+        print_table("", ("reason", "cases"), lines)
+    if runs := sum(finding.executed for finding in findings):
+        say(f"\n{sum(finding.executed > 0 for finding in findings)} kernels were executed, on {runs} problems in all")
+    built = sorted({finding.built for finding in findings if finding.built})
+    say()
+    print_table(f"{len(built)} kernels were built", ("kernel",), [[name] for name in built])
 
 
 def _check_files(paths: Sequence[Path], inputs: Sequence[Path]) -> None:
