@@ -134,8 +134,7 @@ def _report_data(paths: list[Path], data: Sequence[Path]) -> Report:
 def _report_model(path: Path, data: list[Path], train_data: list[Path], among: Among) -> Report:
     from ckh.learn.judging.judged_data import held_out, load_judged, won
     from ckh.learn.models.artifact import load_model
-    from ckh.report.judged import judge
-    from ckh.report.of_models import report_model
+    from ckh.report.of_models import judge, report_model
     from ckh.report.roofline import HARDWARE_COLUMNS
 
     if not data:

@@ -119,7 +119,13 @@ def roofline(speeds: Speeds) -> Drawing:
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_DRAWN, len(order))).astype(int))]
     best, chosen = speeds.best[shown], None if speeds.chosen is None else speeds.chosen[shown]
     marked = best if chosen is None else np.concatenate([best, chosen])
-    lines = [*_roof_lines(speeds), _points("best", speeds, best, 9.0)]
+    low, high = float(speeds.intensity.min()) * 0.8, float(speeds.intensity.max()) * 1.25
+    lines = []
+    for roof in _distinct_roofs(speeds):
+        ridge = roof.tflops / roof.terabytes
+        x = np.array([low, *([ridge] if low < ridge < high else []), high])
+        lines.append(Line(f"peak of {roof.name}", x.tolist(), roof.at(x).tolist(), is_plain=True))
+    lines.append(_points("best", speeds, best, 9.0))
     if chosen is not None:
         lines.append(_points("chosen", speeds, chosen[(chosen >= 0) & (speeds.tflops[chosen] > 0)], 5.0))
     lines.append(_points("other kernels", speeds, _others(speeds, shown, marked), 3.5))
@@ -162,16 +168,6 @@ def _distinct_roofs(speeds: Speeds) -> list[Roof]:
     """The roofs of most problems."""
     roofs = [roof for roof in speeds.roofs if roof is not None]
     return sorted(dict.fromkeys(roofs), key=lambda roof: -roofs.count(roof))[:_MOST_ROOFS]
-
-
-def _roof_lines(speeds: Speeds) -> list[Line]:
-    low, high = float(speeds.intensity.min()) * 0.8, float(speeds.intensity.max()) * 1.25
-    lines = []
-    for roof in _distinct_roofs(speeds):
-        ridge = roof.tflops / roof.terabytes
-        x = np.array([low, *([ridge] if low < ridge < high else []), high])
-        lines.append(Line(f"peak of {roof.name}", x.tolist(), roof.at(x).tolist(), is_plain=True))
-    return lines
 
 
 def _points(label: str, speeds: Speeds, rows: NDArray[np.int64], size: float) -> Line:

@@ -20,9 +20,8 @@ from ckh.report import measurements
 from ckh.report.draw import file_png, file_svg, page_svg
 from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.html_page import page
-from ckh.report.judged import baseline_efficiencies, judge
 from ckh.report.measurements import Look, looks_of_runs, machine, repeats, report_dataset
-from ckh.report.of_models import report_model
+from ckh.report.of_models import baseline_efficiencies, judge, report_model
 from tests.learn.conftest import efficiencies, measured, saved
 from tests.refusals import expect_values
 
