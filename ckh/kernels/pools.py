@@ -168,7 +168,7 @@ class Pools(Generic[K]):
         kind: the class of the kernels.
         rules: their rules.
         table: the candidate kernels of an architecture and a group.
-        group: the group of a kernel; without it and `parse` no further kernels join a pool.
+        group: the group of a kernel.
         parse: parses a kernel's complete name.
         name: returns a kernel's complete name.
         knows: returns the kernels known to a model, given its folder, if models do not know all kernels.
@@ -179,22 +179,22 @@ class Pools(Generic[K]):
         kind: type[K],
         rules: Rules[K],
         table: Callable[..., KernelTable[K]],
-        group: Callable[[K], tuple[Any, ...]] | None = None,
-        parse: Callable[[str], K] | None = None,
-        name: Callable[[K], str] = str,
+        group: Callable[[K], tuple[Any, ...]],
+        parse: Callable[[str], K],
+        name: Callable[[K], str],
         knows: Callable[[Path], Knows | None] = lambda _model: None,
     ) -> None:
         self.kind = kind
         self.rules = rules
         self.table = table
-        self._group = group or (lambda _kernel: ())
-        self.parse = parse or self._unnamed
+        self._group = group
+        self.parse = parse
         self._name = name
         self._knows = knows
         self._judged = lru_cache(maxsize=_POOLS)(self._judge)
         self._judged_list = lru_cache(maxsize=_POOLS)(self._judge_list)
-        self._problem_rules = lru_cache(maxsize=_POOLS)(self._prepare)
-        self._read = lru_cache(maxsize=_FILES)(self._read_timed)
+        self._problem_rules = lru_cache(maxsize=_POOLS)(lambda of, arch: ProblemRules(rules.problem, of.table, arch))
+        self._read = lru_cache(maxsize=_FILES)(lambda path, _changed: read_timed(path, parse))
 
     def of(
         self, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
@@ -233,16 +233,10 @@ class Pools(Generic[K]):
         names = {self._name(kernel) for kernel in kernels if not self.rules.missing(kernel)}
         return timed_file(arch, names) if names else None
 
-    def _unnamed(self, name: str) -> K:
-        raise DataError(f"not the name of a {self.kind.__name__}: {name}", code="bad-kernel")
-
     def _timed(self, model: Path) -> TimedKernels[K] | None:
         """Kernels with times in a model's training data, if stored in its folder."""
         path = model / TIMED_NAME
         return self._read(path, path.stat().st_mtime_ns) if path.is_file() else None
-
-    def _read_timed(self, path: Path, _changed: int) -> TimedKernels[K]:
-        return read_timed(path, self.parse)
 
     def _find(
         self, model: Path | None, only: KernelList[K] | None, arch: ArchSpec, group: tuple[Any, ...]
@@ -312,9 +306,6 @@ class Pools(Generic[K]):
         own = sorted((kernel for kernel in own if not broken.get(kernel)), key=lambda kernel: kernel not in were_timed)
         count = None if timed is None else sum(kernel in were_timed for kernel in own)
         return _judged(KernelTable.of(self.kind, own), refused, {}, count)
-
-    def _prepare(self, judged: _JudgedPool[K], arch: ArchSpec) -> ProblemRules:
-        return ProblemRules(self.rules.problem, judged.table, arch)
 
 
 def _judged(

@@ -21,7 +21,7 @@ from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.gemm_universal.measuring.measured import MEASURED as GEMM_MEASURED
 from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
 from ckh.ops.grouped_conv.kernel import amd_short_name
-from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.pool import POOLS, conv_pool
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -148,7 +148,7 @@ def test_refused_pairs_are_counted_by_their_first_reason() -> None:
     assert count == 208
     # Both problems lose two tiles of 30 kernels whose waves gfx942 does not support; some break the LDS rule first. Of
     # the eight other tiles they lose the four kernels of compv5.
-    reasons = [row.reasons[0] for row in refused_pool(Direction.FORWARD, arch, dtype="bf16")]
+    reasons = [row.reasons[0] for row in POOLS.refused(arch, Direction.FORWARD, 2, "bf16")]
     assert len(reasons) == 2 * 30 + 8 * 4
     assert all(plan.refused[reason] == 2 * reasons.count(reason) for reason in reasons)
     assert sum(count for reason, count in plan.refused.items() if "waves 4x4x1" in reason) == 2 * 30

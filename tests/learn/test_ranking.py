@@ -29,7 +29,7 @@ from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
-from ckh.ops.grouped_conv.kernels.pool import LearnedKernels, conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.pool import POOLS, LearnedKernels, conv_pool
 from ckh.problems import Direction
 from tests.hostmodels import GEMM
 from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, saved, trained
@@ -156,7 +156,7 @@ def test_ranked_and_refused_are_the_whole_pool(tmp_path: Path) -> None:
     ranking = ranking_of(AMD_PROBLEMS[0], model)
     arch = load_arch("gfx942")
     assert {candidate.kernel for candidate in ranking.ranked} == set(conv_pool(Direction.FORWARD, arch, 2, "bf16"))
-    refused = refused_pool(Direction.FORWARD, arch, 2, "bf16")
+    refused = tuple(POOLS.refused(arch, Direction.FORWARD, 2, "bf16"))
     assert ranking.refused == Counter(kernel.reasons[0] for kernel in refused)
     assert len(ranking.ranked) + sum(ranking.refused.values()) == ALL
     assert list(ranking.refused.values()) == sorted(ranking.refused.values(), reverse=True)

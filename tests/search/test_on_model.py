@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,7 @@ def one_by_one(problem: ConvProblem, arch: ArchSpec) -> dict[tuple[Any, ...], Co
     tiles = dict.fromkeys([*(row.tile for row in CONV_TILES), *(row.tile for row in curated_tiles(problem.variant))])
     blocks = list(product(arch.wave_configs, arch.warp_tiles_for(problem.dtype)))
     for tile, how in product(tiles, PIPELINE_VARIANTS):
-        options = {field.name: getattr(how, field.name) for field in fields(how)}
+        options = how._asdict()
         for wave, warp_tile in blocks:
             if any(size % (w * t) for size, w, t in zip(tile, wave, warp_tile, strict=True)):
                 continue

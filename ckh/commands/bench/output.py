@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ckh.bench.devices.device import EMULATED_KIND, HOST_KIND
 from ckh.bench.isolated.timing import MANY_UNSTABLE
@@ -329,7 +330,8 @@ def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
     if len(looks) < 2:  # noqa: PLR2004 - one look is no drift
         return []
     ratios = [look.ratio for look in looks]
-    shown = [max(part, key=lambda ratio: abs(ratio - 1)) for part in _parts(ratios, _SPARKS)]
+    parts = np.array_split(ratios, min(_SPARKS, len(ratios)))
+    shown = [max(part.tolist(), key=lambda ratio: abs(ratio - 1)) for part in parts]
     # Scale the bars so that a stable machine looks stable: changes below the drift limit do not fill a bar.
     bars = sparkline(shown, min(1 - DRIFT, *ratios), max(1 + DRIFT, *ratios))
     lines = [f"reference {bars} {min(ratios):.2f} to {max(ratios):.2f} of its first time, {len(looks)} looks"]
@@ -338,13 +340,6 @@ def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
     seen = [f"clock {min(clocks):.0f} to {max(clocks):.0f} MHz"] if clocks else []
     seen += [f"temperature {min(heat):.0f} to {max(heat):.0f} °C"] if heat else []
     return [*lines, ", ".join(seen)] if seen else lines
-
-
-def _parts(values: Sequence[float], most: int) -> list[Sequence[float]]:
-    """Split values into at most `count` parts, in order."""
-    count = min(most, len(values))
-    ends = [len(values) * i // count for i in range(count + 1)]
-    return [values[a:b] for a, b in pairwise(ends)]
 
 
 def machine_lines(totals: Totals) -> list[str]:

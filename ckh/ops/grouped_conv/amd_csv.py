@@ -88,7 +88,11 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     """Read a table with AMD's columns; `kernel_name` is accepted for `kernel`."""
     if not table.has("kernel") and table.has("kernel_name"):
         table = table.renamed({"kernel": "kernel_name"})
-    known = _known_columns(table)
+    required = [name for name in AMD_COLUMNS if name not in _NOT_NEEDED]
+    for names in (_DEPTH, _DILATION):
+        required += names if any(table.has(name) for name in names) else ()
+    require_columns(table, required, TIMES)
+    known = [name for name in COLUMNS if table.has(name)]
     arch = load_arch(table.arch(options.arch)).sized(options.num_cus or 0)
     many = [name for name in TIMES if name in known]
     few = [name for name in known if name not in {*many, *_NOT_READ}]
@@ -116,7 +120,11 @@ class _GoodRows(TableRows):
         if kernel.pipeline not in self._arch.common.pipeline_lds:
             raise LeftOut(BAD_KERNEL, f"unknown pipeline {kernel.pipeline!r} in {text!r}")
         if not kernel.is_complete:
-            kernel, reason = _ran(kernel, self._arch)
+            ran = kernel.pipeline, ""
+            pipeline, reason = _RAN_INSTEAD.get((self._arch.name, kernel.pipeline), ran)
+            # AMD's older names omit a buffer that the pipeline requires.
+            has_dsb = kernel.double_smem_buffer or pipeline in DOUBLE_SMEM_PIPELINES
+            kernel = replace(kernel, pipeline=pipeline, double_smem_buffer=has_dsb)
         return _Named(kernel, kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel), reason)
 
     def judged(self, cells: Cells, faults: Faults) -> pa.Table:
@@ -135,15 +143,6 @@ class _GoodRows(TableRows):
         """Warnings about kernels that differ from their names, and about TFLOPS that differ from the file's."""
         aliased = [f"{count} rows {reason}" for reason, count in (+self._aliased).items()]
         return aliased + self.differing_tflops()
-
-
-def _known_columns(table: Table) -> list[str]:
-    """Return AMD's columns that the table has."""
-    required = [name for name in AMD_COLUMNS if name not in _NOT_NEEDED]
-    for names in (_DEPTH, _DILATION):
-        required += names if any(table.has(name) for name in names) else ()
-    require_columns(table, required, TIMES)
-    return [name for name in COLUMNS if table.has(name)]
 
 
 _HEADER = ",".join(AMD_COLUMNS).encode()
@@ -259,7 +258,12 @@ def _judged(
     kind_of_row = np.array([distinct.index(head) for head in heads] or [0])[kernel_of_row]
 
     def make(head: tuple[Any, str, int, str], given: list[int]) -> ConvProblem:
-        return _problem(head, dict(zip(sizes, given, strict=True)))
+        variant, dtype, ndim, layout = head
+        fields: dict[str, Any] = dict(zip(CONV_COLUMNS.values(), given, strict=True))
+        try:
+            return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, layout=layout, **fields)
+        except UsageError as error:
+            raise LeftOut(BAD_PROBLEM, error.message) from error
 
     problems, problem_of_row = distinct_problems(faults, distinct, kind_of_row, tuple(sizes.values()), make)
     good = np.flatnonzero(faults.good)
@@ -277,20 +281,3 @@ def _judged(
         Results(status_of(right, Status.WRONG_RESULT), latency_ms, extra),
         Origin(arch.name, None, arch.hardware.to_dict(), run_id),
     )
-
-
-def _ran(kernel: ConvKernel, arch: ArchSpec) -> tuple[ConvKernel, str]:
-    """Return the kernel that ran under a short name, and the reason why it differs from the name, if it does."""
-    pipeline, words = _RAN_INSTEAD.get((arch.name, kernel.pipeline), (kernel.pipeline, ""))
-    # AMD's older names omit a buffer that the pipeline requires.
-    has_dsb = kernel.double_smem_buffer or pipeline in DOUBLE_SMEM_PIPELINES
-    return replace(kernel, pipeline=pipeline, double_smem_buffer=has_dsb), words
-
-
-def _problem(head: tuple[Any, str, int, str], sizes: dict[str, int]) -> ConvProblem:
-    variant, dtype, ndim, layout = head
-    fields: dict[str, Any] = {CONV_COLUMNS[name]: size for name, size in sizes.items()}
-    try:
-        return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, layout=layout, **fields)
-    except UsageError as error:
-        raise LeftOut(BAD_PROBLEM, error.message) from error

@@ -19,7 +19,9 @@ from ckh.ops.grouped_conv.kernel import ConvKernel, amd_full_name, usual_fields
 from ckh.ops.grouped_conv.kernels.pool import POOLS
 from ckh.ops.grouped_conv.kernels.problem_rules import PROBLEM_RULES
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, CONV_LAYOUTS, ConvProblem
+from ckh.ops.grouped_conv.shaped import sizes_of
 from ckh.problems import Direction
+from ckh.shapes.layers import Convolution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,19 +70,13 @@ def _problem(template: Any, instance: Any) -> ConvProblem | None:
     if ndim not in CONV_LAYOUTS or dtype is None:
         return None
     x, w = (whole(node.get_layout().size) for node in template.input_nodes[:2])
-    steps = [whole(sizes) for sizes in (template.stride, template.padding, template.dilation)]
-    if x is None or w is None or len(x) != ndim + 2 or any(step is None or len(step) != ndim for step in steps):
+    stride, pad, dilation = (whole(sizes) or () for sizes in (template.stride, template.padding, template.dilation))
+    if x is None or w is None or len(x) != ndim + 2:
         return None
-    axes, taps = "dhw"[3 - ndim :], "zyx"[3 - ndim :]
-    sizes: dict[str, Any] = dict(zip((f"{axis}i" for axis in axes), x[2:], strict=True)) | dict(
-        zip(taps, w[2:], strict=True)
-    )
-    for name, step in zip(("stride", "pad", "dilation"), steps, strict=True):
-        sizes |= {f"{name}_{axis}": size for axis, size in zip(axes, step or (), strict=True)}
     try:
-        return ConvProblem(
-            Direction.FORWARD, n=x[0], c=x[1], k=w[0], g=int(template.groups), ndim=ndim, dtype=dtype, **sizes
-        )
+        shape = Convolution(x[0], x[1], w[0], x[2:], w[2:], int(template.groups), stride, pad, dilation)
+        sizes: dict[str, Any] = sizes_of(shape)
+        return ConvProblem(Direction.FORWARD, dtype=dtype, **sizes)
     except UsageError:
         return None
 

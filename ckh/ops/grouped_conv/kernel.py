@@ -170,7 +170,7 @@ NAMES = NameForms(
         *("num_groups_to_merge", "double_smem_buffer", "split_image", "two_stage"),
     ),
 )
-amd_short_name = NAMES.short
+kernel_name, amd_short_name = NAMES.name, NAMES.short  # `parse_kernel_name` returns exactly a complete name's kernel
 _INSTANCE = re.compile(rf"GroupedConvolution({'|'.join(_CK_TILES)})Kernel<([^<>]*)>(?:_splitk({NUMBER}))?")
 # Parameters in the text of an instance of CK Tile; those of stream-K are of backward weight alone.
 _PARAMETERS = (
@@ -213,11 +213,6 @@ def _of_instance(variant: Direction, said: dict[str, str]) -> ConvKernel:
         "block_per_cu": blocks_per_cu(pipeline),
     }
     return ConvKernel(variant, dtype_name(said["dtype"]), **usual_fields(own["ndim_spatial"]) | own)
-
-
-def kernel_name(kernel: ConvKernel) -> str:
-    """Return the complete name; `parse_kernel_name` returns exactly this kernel."""
-    return NAMES.name(kernel)
 
 
 def amd_full_name(kernel: ConvKernel) -> str:

@@ -11,7 +11,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.kernels.pools import TIMED_NAME, KernelList, timed_file
 from ckh.ops.grouped_conv.kernel import kernel_name
-from ckh.ops.grouped_conv.kernels.pool import POOLS, conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.pool import POOLS, conv_pool
 from ckh.problems import Direction
 from tests.learn.conftest import AMD_PROBLEMS
 from tests.refusals import expect_values, has_values
@@ -46,7 +46,7 @@ def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
     """The host supports fp32 only, and gives this reason for each kernel."""
     host = load_arch("host")
     assert conv_pool(Direction.FORWARD, host, dtype="bf16") == ()
-    refused = refused_pool(Direction.FORWARD, host, dtype="bf16")
+    refused = tuple(POOLS.refused(host, Direction.FORWARD, 2, "bf16"))
     assert len(refused) == 300
     assert all(any(has_values(reason, "host", "bf16", "fp32") for reason in row.reasons) for row in refused)
 
@@ -54,7 +54,7 @@ def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
 def test_half_precision_loses_no_tile_to_lds_on_gfx942_but_fp32_does() -> None:
     """At 4 bytes 64x64x128 fills 64 KB: compv3 supports one buffer, and not two."""
     kernels = conv_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp32")
-    refused = refused_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp32")
+    refused = tuple(POOLS.refused(load_arch("gfx942"), Direction.FORWARD, 2, "fp32"))
     lds = {
         (row.kernel.pipeline, row.kernel.double_smem_buffer)
         for row in refused

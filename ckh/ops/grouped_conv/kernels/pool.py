@@ -16,7 +16,7 @@ from ckh.kernels.pools import Pools
 from ckh.kernels.table import SIZES, TRIPLES, KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel, kernel_name, parse_kernel_name, usual_fields
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
-from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS, tiles_of
+from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS, PipelineVariant, tiles_of
 from ckh.ops.grouped_conv.requested import has_few_channels
 from ckh.ops.grouped_conv.rules.full import full_candidates
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.judging import RefusedKernel
     from ckh.kernels.table import Axis
     from ckh.ops.grouped_conv.kernels.variants import ConvTile
     from ckh.ops.grouped_conv.problem import ConvProblem
@@ -101,10 +100,6 @@ def _read(path: Path, _changed: int) -> LearnedKernels:
     return LearnedKernels(frozenset(map(tuple, tiles)), frozenset(map(tuple, variants)))
 
 
-# Axes of AMD's tables: each row is a kernel.
-_VARIANT = ("pipeline", "scheduler", "double_smem_buffer", "split_image")
-
-
 def conv_pool(
     variant: Direction, arch: ArchSpec, ndim_spatial: int = 2, dtype: str | None = None
 ) -> tuple[ConvKernel, ...]:
@@ -115,13 +110,6 @@ def conv_pool(
     return POOLS.of(arch, variant, ndim_spatial, dtype or arch.default_dtype)
 
 
-def refused_pool(
-    variant: Direction, arch: ArchSpec, ndim_spatial: int = 2, dtype: str | None = None
-) -> tuple[RefusedKernel[ConvKernel], ...]:
-    """Return the rejected kernels of the ten tiles and thirty variants, with the reasons."""
-    return tuple(POOLS.refused(arch, variant, ndim_spatial, dtype or arch.default_dtype))
-
-
 def tile_axis(rows: Iterable[ConvTile]) -> Axis:
     """Return tiles, with their waves and warp tiles, as an axis of a table of kernels."""
     return SIZES, [(*row.tile, *row.wave, *row.warp_tile) for row in rows]
@@ -129,9 +117,7 @@ def tile_axis(rows: Iterable[ConvTile]) -> Axis:
 
 def variant_axis() -> Axis:
     """Return the thirty variants as an axis of a table of kernels."""
-    return _VARIANT, [
-        (row.pipeline, row.scheduler, row.double_smem_buffer, row.split_image) for row in PIPELINE_VARIANTS
-    ]
+    return PipelineVariant._fields, list(PIPELINE_VARIANTS)
 
 
 def table_of(variant: Direction, ndim_spatial: int, dtype: str, *axes: Axis) -> KernelTable[ConvKernel]:

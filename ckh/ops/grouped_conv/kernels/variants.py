@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.errors import DataError
 from ckh.kernels.pipelines import (
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec, Triple
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineVariant:
+class PipelineVariant(NamedTuple):
     """A pipeline with its scheduler, double smem buffer and split image."""
 
     pipeline: str
@@ -34,20 +33,16 @@ class PipelineVariant:
     split_image: bool
 
 
-def _table() -> tuple[PipelineVariant, ...]:
-    return tuple(
-        PipelineVariant(pipeline, scheduler, double_smem_buffer, split_image)
-        for pipeline in sorted(TABLE_PIPELINES)
-        for scheduler in Scheduler
-        if scheduler is Scheduler.INTRAWAVE or pipeline in INTERWAVE_PIPELINES
-        for split_image in (False, True)
-        for double_smem_buffer in (False, True)
-        if double_smem_buffer or pipeline not in DOUBLE_SMEM_PIPELINES
-    )
-
-
 # The 30 variants, in AMD's order.
-PIPELINE_VARIANTS: tuple[PipelineVariant, ...] = _table()
+PIPELINE_VARIANTS: tuple[PipelineVariant, ...] = tuple(
+    PipelineVariant(pipeline, scheduler, double_smem_buffer, split_image)
+    for pipeline in sorted(TABLE_PIPELINES)
+    for scheduler in Scheduler
+    if scheduler is Scheduler.INTRAWAVE or pipeline in INTERWAVE_PIPELINES
+    for split_image in (False, True)
+    for double_smem_buffer in (False, True)
+    if double_smem_buffer or pipeline not in DOUBLE_SMEM_PIPELINES
+)
 
 VARIANT_PIPELINES: dict[Direction, tuple[str, ...]] = dict.fromkeys(Direction, CONV_PIPELINES)
 

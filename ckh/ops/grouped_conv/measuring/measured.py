@@ -24,7 +24,7 @@ from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.measuring import hip_rules, reference
-from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS, CONV_LAYOUTS
 from ckh.ops.grouped_conv.requested import has_few_channels, pad_channels
 from ckh.ops.grouped_conv.rules.sets import (
     DEFAULT_RULE_SET,
@@ -133,10 +133,7 @@ def candidate_source(settings: Settings) -> SetCandidates:
 _COMPILE_S = {"": 16.0}  # observed for seven translation units
 ALL_DIRECTIONS = "all"
 _TEMPLATES = Path(__file__).parents[1] / "templates"
-_FIELDS = (
-    *("n", "c", "k", "g", "di", "hi", "wi", "z", "y", "x", "stride_d", "stride_h", "stride_w"),
-    *("pad_d", "pad_h", "pad_w", "dilation_d", "dilation_h", "dilation_w", "do", "ho", "wo"),
-)
+_FIELDS = (*CONV_COLUMNS.values(), "do", "ho", "wo")
 
 
 class CConvProblem(ctypes.Structure):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,15 +39,6 @@ _OTHER_NAMES = {**{name: column for column, name in CONV_COLUMNS.items()}, "dire
 _IN_PYTHON = WrittenForm("GroupedConvProblem(N=..., C=..., ...)", ("GroupedConvProblem",))
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The requested direction and dtype; None: as the file states, else `default_dtype`."""
-
-    variant: Direction | None
-    dtype: str | None
-    default_dtype: str
-
-
 def read_problems(
     source: str | Path,
     variant: Direction | None = None,
@@ -56,17 +46,26 @@ def read_problems(
     default_dtype: str = "fp32",
     account: Account | None = None,
 ) -> tuple[ConvProblem, ...]:
-    """Read the distinct problems of a file in order.
+    """Read the distinct problems of a file in order, which must have a direction and dtype if these are requested.
 
     CSV rows, JSON objects and problems in Python may omit all but N, C, K, Hi, Wi, Y, X; they are 3D if a depth column
     is not at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
     `ConvProblem`'s fields. Other columns and keys are ignored; a note names those of a CSV. From a Python file the
     literal problems are read (see `ckh.files.python_lists`).
     """
-    wanted = _Wanted(variant, dtype, default_dtype)
-    return read_entries(
-        Path(source), lambda entry: _checked(_from_entry(entry, wanted), wanted), _header, TEXTS, _IN_PYTHON, account
-    )
+
+    def make(entry: object) -> ConvProblem:
+        problem = _from_entry(entry, variant or Direction.FORWARD, dtype or default_dtype)
+        for name, requested in (("variant", variant), ("dtype", dtype)):
+            if requested is not None and requested != (stated := getattr(problem, name)):
+                raise UsageError(
+                    f"{name} is {stated}, but {requested} was requested",
+                    f"request {stated} or change the file",
+                    code="mismatch",
+                )
+        return problem
+
+    return read_entries(Path(source), make, _header, TEXTS, _IN_PYTHON, account)
 
 
 def _header(path: Path, line: int, header: list[str]) -> list[str]:
@@ -86,7 +85,8 @@ def _header(path: Path, line: int, header: list[str]) -> list[str]:
     return [name if name in _KNOWN else "" for name in header]
 
 
-def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
+def _from_entry(entry: object, variant: Direction, dtype: str) -> ConvProblem:
+    """The problem of an entry, of this direction and dtype unless it states others."""
     if isinstance(entry, str):
         return parse_conv_problem(entry)
     if not isinstance(entry, dict):
@@ -103,16 +103,16 @@ def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
     for key in TEXTS:
         if key in row and not isinstance(row[key], str):
             raise UsageError(f"{key} must be text, not {row[key]!r}", code="bad-field")
-    return _problem(row, wanted)
+    return _problem(row, variant, dtype)
 
 
-def _problem(row: dict[str, Any], wanted: _Wanted) -> ConvProblem:
+def _problem(row: dict[str, Any], variant: Direction, dtype: str) -> ConvProblem:
     if missing := [column for column in REQUIRED if column not in row]:
         raise UsageError(f"{', '.join(missing)} missing", code="missing-field")
     deep = any(column in row and row[column] != default for column, default in DEPTH.items())
     fixed = {
-        "variant": row.get("variant", wanted.variant or Direction.FORWARD),
-        "dtype": dtype_name(row.get("dtype", wanted.dtype or wanted.default_dtype)),
+        "variant": row.get("variant", variant),
+        "dtype": dtype_name(row.get("dtype", dtype)),
         "layout": row.get("layout", ""),
         "ndim": _ndim(row.get("ndim", 3 if deep else 2)),
     }
@@ -124,15 +124,3 @@ def _ndim(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"ndim must be 2 or 3, not {value!r}", code="out-of-range")
     return value
-
-
-def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:
-    for name in ("variant", "dtype"):
-        requested, stated = getattr(wanted, name), getattr(problem, name)
-        if requested is not None and requested != stated:
-            raise UsageError(
-                f"{name} is {stated}, but {requested} was requested",
-                f"request {stated} or change the file",
-                code="mismatch",
-            )
-    return problem

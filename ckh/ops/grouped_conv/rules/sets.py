@@ -11,7 +11,6 @@ order of the given kernels; they may be of several directions, dtypes and dimens
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain, zip_longest
 from operator import attrgetter
@@ -21,7 +20,7 @@ from ckh.errors import UsageError
 from ckh.kernels.lists import RuleSets
 from ckh.kernels.table import TRIPLES, KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.pool import POOLS, conv_pool
 from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, not_2d_or_3d
 from ckh.ops.grouped_conv.rules.full import OPTIONS, full_candidates
@@ -104,33 +103,20 @@ _PIPELINE = ("pipeline", "scheduler")
 _SPECIALIZATION = ("specialization",)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSet:
-    """The purpose of a rule set, and how it is drawn from the full set; `default` is not drawn from it."""
-
-    summary: str
-    draw: Callable[[Kernels], Kernels] | None
-
-
 def _covering(*choices: tuple[str, ...]) -> Callable[[Kernels], Kernels]:
     """Return a function that draws a kernel for each combination of values, within each of the groups of fields."""
     keys: tuple[Key, ...] = tuple(attrgetter(*names) for names in choices)
     return lambda kernels: first_of_each(kernels, *keys)
 
 
-RULE_SETS: dict[str, RuleSet] = {
-    DEFAULT_RULE_SET: RuleSet("the candidates that models rank: ten tiles, thirty pipeline variants", None),
-    "tiny": RuleSet("a few kernels of every kind, for a quick look", lambda full: smallest(every_fifth(full))),
-    "tests": RuleSet(
-        "every tile, specialization, and pipeline with each option once",
-        _covering(_TILE, _SPECIALIZATION, _PIPELINE + OPTIONS),
-    ),
-    "full-tests": RuleSet("every fifth kernel of the full set, by kind", every_fifth),
-    "profiler": RuleSet(
-        "every tile with each pipeline, and with each of its vector widths and specializations",
-        _covering(_TILE + _VECTORS + _SPECIALIZATION, _TILE + _PIPELINE, _PIPELINE + OPTIONS),
-    ),
-    FULL_RULE_SET: RuleSet("every combination of the curated tables", lambda full: full),
+# How the sets are drawn from the full one; `default` is not.
+RULE_SETS: dict[str, Callable[[Kernels], Kernels] | None] = {
+    DEFAULT_RULE_SET: None,  # the candidates that models rank: ten tiles, thirty pipeline variants
+    "tiny": lambda full: smallest(every_fifth(full)),
+    "tests": _covering(_TILE, _SPECIALIZATION, _PIPELINE + OPTIONS),  # each of them once
+    "full-tests": every_fifth,
+    "profiler": _covering(_TILE + _VECTORS + _SPECIALIZATION, _TILE + _PIPELINE, _PIPELINE + OPTIONS),
+    FULL_RULE_SET: lambda full: full,
 }
 
 
@@ -139,7 +125,7 @@ def rule_set(name: str, variant: Direction, ndim_spatial: int, dtype: str, arch:
 
     There are none for a dtype that the architecture or the tables do not have.
     """
-    draw = _find(name, ndim_spatial).draw
+    draw = _find(name, ndim_spatial)
     if draw is None:
         return conv_pool(variant, arch, ndim_spatial, dtype)
     return draw(_judged(variant, ndim_spatial, dtype, arch)[0])
@@ -152,8 +138,8 @@ def refused_of_rule_set(
 
     For a set drawn from the full set, these are the rejected kernels of the full set.
     """
-    if _find(name, ndim_spatial).draw is None:
-        return refused_pool(variant, arch, ndim_spatial, dtype)
+    if _find(name, ndim_spatial) is None:
+        return tuple(POOLS.refused(arch, variant, ndim_spatial, dtype))
     return _judged(variant, ndim_spatial, dtype, arch)[1]
 
 
@@ -175,7 +161,7 @@ def _judged(
     return tuple(table[number] for number in built), tuple(CONV_RULES.refused(table, arch))
 
 
-def _find(name: str, ndim_spatial: int) -> RuleSet:
+def _find(name: str, ndim_spatial: int) -> Callable[[Kernels], Kernels] | None:
     if name not in RULE_SETS:
         raise UsageError(f"unknown rule set {name!r}", one_of(name, RULE_SETS), code="unknown-name")
     if ndim_spatial not in CONV_LAYOUTS:
