@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import typer
 
 from ckh.boundary import JSON_OPTION, guarded
-from ckh.commands.panels import HelpGroup
+from ckh.commands.help import HelpGroup
 from ckh.errors import EXIT_CODE_MEANING, ExitCode, UsageError
 from ckh.requested import as_option
 from ckh.version import __version__
@@ -168,7 +168,7 @@ def _main_options(
 
 def _complete_commands(app: typer.Typer) -> None:
     """Add the option --wide, and help in panels, to all loaded commands of an application."""
-    from ckh.commands.panels import HelpCommand, HelpGroup
+    from ckh.commands.help import HelpCommand, HelpGroup
 
     for group in app.registered_groups:
         if group.typer_instance is not None:

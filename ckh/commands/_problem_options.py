@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import typer
 
 from ckh.commands._common import OP_HELP, completed
-from ckh.commands.panels import PROBLEM
+from ckh.commands.help import PROBLEM
 from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation, own_options
 from ckh.problems import Direction
 from ckh.requested import as_option, typed_again

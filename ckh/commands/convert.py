@@ -12,7 +12,7 @@ import typer
 from ckh.archs import arch_of_gpu
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, NO_PEAK_CHECK_HELP, completed, examples, print_json, print_table, say
-from ckh.commands.panels import DATA
+from ckh.commands.help import DATA
 from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
 from ckh.data.dataset import holdout_path, read_dataset, share_of, split_off, write_dataset

@@ -10,7 +10,7 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, completed, examples, print_json, print_table, say
-from ckh.commands.panels import AITER, PROBLEM
+from ckh.commands.help import AITER, PROBLEM
 from ckh.documents import Document
 from ckh.errors import ExitCode, UsageError
 from ckh.export.consumers import CheckedFile, ExportedChoice, MissingChoice, all_of, the_table

@@ -16,7 +16,7 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, completed, examples, import_lightgbm, print_json, print_table, say
 from ckh.commands._declared_options import option_of
 from ckh.commands.evaluate import AMONG, MIN_PROBLEMS, MODEL, figure_values
-from ckh.commands.panels import PROBLEM
+from ckh.commands.help import PROBLEM
 from ckh.errors import DeviceError, ExitCode, UsageError
 from ckh.files.outputs import FileKind, check_output, head_of, write_output
 from ckh.learn.judging.judged_data import Among, judged_model
