@@ -24,25 +24,32 @@ from ckh.ops.grouped_conv.kernels.problem_rules import CONV_RULES
 
 RULES: dict[str, Any] = {"grouped_conv": CONV_RULES, "gemm_universal": GEMM_RULES}
 FOLDERS = ("dispatcher/codegen", "dispatcher/parity", "tile_engine/ops")
+# Folders of the tile engine whose GEMMs are of another operation than gemm_universal.
+OPERATIONS = {
+    **{name: name for name in ("gemm_multi_d", "gemm_preshuffle", "gemm_streamk")},
+    "batched_gemm": "gemm_batched",
+    "grouped_gemm": "gemm_grouped",
+}
 
 
 def row(path: Path, name: str, arch: str) -> str:
     """Return the row of a list in the Markdown table."""
     document = json.loads(path.read_text(encoding="utf-8"))
-    name_of = "grouped_conv" if "variant" in document else "gemm_universal"
-    rules, spec = RULES[name_of], load_arch(arch)
+    of_folder = (OPERATIONS[part] for part in path.parts if part in OPERATIONS)
+    name_of = "grouped_conv" if "variant" in document else next(of_folder, "gemm_universal")
+    spec = load_arch(arch)
     try:
         registry = read_registry(path, operation(name_of))
     except CkhError as error:
         return f"| {name} | refused: {error.message.removeprefix(f'{path}: ')} | 0 | 0 |"
     if registry.product is None:
         listed = len(document.get("instances", document.get("kernels", ())))
-        built = sum(not rules.of_arch(kernel, spec) for kernel in registry.kernels)
+        built = sum(not RULES[name_of].of_arch(kernel, spec) for kernel in registry.kernels)
         return f"| {name} | {listed} | {len(registry.kernels)} | {built} |"
-    dtype = document.get("datatype") or document["trait_config"].get("data_type", {}).get("values", ["fp16"])[0]
+    stated = document.get("datatype") or document["trait_config"].get("data_type", {}).get("values", ["fp16"])[0]
     product = registry.product
-    table = product.table(spec, *product.groups(dtype)[0])
-    return f"| {name} | {product.count} | {product.count} | {len(rules.judge(table, spec).passed)} |"
+    table = product.table(spec, *product.groups(stated["a"] if isinstance(stated, dict) else stated)[0])
+    return f"| {name} | {product.count} | {product.count} | {len(product.rules.judge(table, spec).passed)} |"
 
 
 def main() -> None:

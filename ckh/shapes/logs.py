@@ -337,21 +337,12 @@ def _read_stated(text: str, where: str, tokens: Tokens, tally: ShapeCounts) -> b
     if begun is None:
         return False
     stated_shapes = _stated(text[begun.start() :].strip(), tokens)
-    rank, times = _rank(text), _times(text[: begun.start()])
+    # Of MIOpen's search, or one that it or its driver prints beside another.
+    rank = SEARCHED if _SEARCHES in text else REPEATED if text.startswith(_REPEATS) else 0
+    counted = _TIMES.fullmatch(text, 0, begun.start())
     for stated in stated_shapes:
-        tally.add_stated(stated, where, times, rank)
+        tally.add_stated(stated, where, int(counted[1]) if counted else 1, rank)
     return bool(stated_shapes)
-
-
-def _rank(text: str) -> int:
-    """Rank of a line of MIOpen: of its search, or one that it or its driver prints beside another."""
-    return SEARCHED if _SEARCHES in text else REPEATED if text.startswith(_REPEATS) else 0
-
-
-def _times(before: str) -> int:
-    """How often a line occurs, given its text before the statement."""
-    match = _TIMES.fullmatch(before)
-    return int(match[1]) if match else 1
 
 
 @lru_cache(maxsize=1 << 14)  # for a network's lines, which recur in each step

@@ -23,7 +23,7 @@ from ckh.ops.gemm_universal.kernels.problem_rules import GEMM_RULES
 from ckh.ops.grouped_conv.kernel import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
-from tests.refusals import expect_refusal, expect_warning
+from tests.refusals import expect_error, expect_refusal, expect_warning
 
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -303,6 +303,64 @@ def test_direct_convolutions_are_left_out_by_name(tmp_path: Path, capsys: pytest
     depthwise = instances({}) | {"variant": "forward_depthwise"}
     with expect_refusal(DataError, "bad-field", "variant", "forward_depthwise"):
         read_registry(written(tmp_path / "a.json", depthwise), CONV)
+
+
+SIZES = "--n 16 --c 256 --hi 14 --variant bwd_data"
+COMMANDS = {
+    "predict": f"predict {SIZES} --kernels {{list}}",
+    "predict of several": "predict --problems {problems} --kernels {list}",
+    "bench": "bench --variant bwd_data --problems {problems} --device hip --registry {list} --dry-run",
+    "export": "export --to amd-registry --registry {list} --out {out}",
+}
+
+
+@pytest.mark.parametrize("kind", ["instances", "registry"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_refused_entries_are_left_out_everywhere(
+    command: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command names and counts them in its JSON, and uses the others."""
+    direct = {"kind": "direct_conv", "id": 9, "impl": "tile_grouped"}
+    document = instances({}, direct, {"pipeline": "compv1"}, direct)
+    if kind == "registry":
+        document = registry(variant="bwd_data", scheduler="sideways")
+        document["kernels"][0]["signature"]["variant"] = "bwd_data"
+    path = written(tmp_path / "list.json", document)
+    row = "bwd_data,16,256,256,14,14,3,3,1,1"
+    (tmp_path / "p.csv").write_text(f"variant,N,C,K,Hi,Wi,Y,X,pad_h,pad_w\n{row}\n", encoding="utf-8")
+    typed = COMMANDS[command].format(list=path, problems=tmp_path / "p.csv", out=tmp_path / "out")
+    if command == "export":
+        typed += " --op grouped_conv"
+    assert run([*typed.split(), "--arch", "gfx950", "--dtype", "bf16", "--json"]) == ExitCode.OK
+    output = json.loads(capsys.readouterr().out)
+    ((reason, count),) = output["left_out"].items()
+    assert (count, "list.json" in reason) == ((2, True) if kind == "instances" else (1, True))
+    answers = output["results"][0] if "results" in output else output
+    used = answers["kernels"]
+    assert (used if isinstance(used, int) else len(used)) == (2 if kind == "instances" else 1)
+
+
+def test_lists_of_other_operations_and_commands_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of GEMMs with further tensors ckh reads none; a JSON file is not one of kernels' names."""
+    path = written(tmp_path / "list.json", parity())
+    with expect_refusal(DataError, "unsupported", path, "gemm_multi_d"):
+        read_registry(path, operation("gemm_multi_d"))
+    (tmp_path / "p.csv").write_text("m,n,k\n64,192,256\n")
+    command = ["bench", "--op", "gemm_universal", "--device", "hip", "--arch", "gfx942", "--dtype", "fp16", "--dry-run"]
+    assert run([*command, "--problems", str(tmp_path / "p.csv"), "--kernels", str(path)]) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    expect_error(error, "unknown-kernel", path, "--registry")
+    assert max(map(len, error.splitlines())) < len(str(path)) + 150
+
+
+def test_comments_and_types_of_operands_are_read(tmp_path: Path) -> None:
+    """As in the configurations beside the dispatcher's code generator, which omit `persistent`."""
+    document = parity(comment="minimal", gpu_targets=["gfx942"], datatype={"a": "fp16", "b": "fp16", "acc": "fp32"})
+    del document["trait_config"]["persistent"], document["split_k"]
+    (kernel,) = read_registry(written(tmp_path / "a.json", document), GEMM).built(load_arch("gfx942"), "fp16")
+    assert (kernel.dtype, kernel.persistent) == ("fp16", False)
+    with expect_refusal(DataError, "bad-field", "datatype"):
+        read_registry(written(tmp_path / "a.json", parity(datatype={"a": "fp16", "b": "fp8"})), GEMM)
 
 
 INSTANCE = (

@@ -243,7 +243,8 @@ def _read_kernels(path: Path, known: Sequence[Kernel]) -> set[Kernel]:
     for number, line in enumerate(lines, 1):
         name = line.partition("#")[0].strip()
         if name and name not in by_name:
-            raise UsageError(f"{path}:{number}: {name!r} is not in the pool of these problems", code="unknown-kernel")
+            hint = "--registry reads JSON" if name.startswith("{") else ""
+            raise UsageError(f"{path}:{number}: {name!r:.80} is not in their pool", hint, code="unknown-kernel")
         if name:
             chosen.add(by_name[name])
     if not chosen:

@@ -52,7 +52,9 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
     """Read a registry of an operation's kernels, or a kernel list of AMD's tools."""
     document = read_json(path, unique=True)
     lists = part_of(op, op.kernels.lists, ListFormat)
-    if lists is not None and isinstance(document, dict) and recognises(document):
+    if isinstance(document, dict) and recognises(document):
+        if lists is None:
+            raise DataError(f"{path}: ckh reads no kernel lists of AMD's tools for {op.name}", code="unsupported")
         return lists.read(path, document)
     entries = document.pop("kernels", None) if isinstance(document, dict) else None
     file = JsonFields(path, document)

@@ -45,7 +45,8 @@ _TOKENS = column_tokens(GemmKernel)
 _TRAITS = tuple(name for name in KERNEL_COLUMNS if name not in SIZES)
 _SAME = {"default": Scheduler.INTRAWAVE}  # name of the only scheduler, in configurations of preshuffled operands
 _ALWAYS_ONE = {"k_block_per_cu", "num_wave_groups"}
-_UNREAD = {"block_size", "kernel_set_name", "multi_d_config"}  # it follows from the waves, or is of other operations
+# What follows from the waves, what describes a configuration, and what is of other operations.
+_UNREAD = {"block_size", "comment", "gpu_targets", "kernel_set_name", "multi_d_config"}
 _SHAPES = {"tile_shape": "tile", "wave_shape": "wave", "warp_tile_shape": "warp_tile"}
 _MAJOR = {"r": "row_major", "c": "col_major"}
 
@@ -97,6 +98,9 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
 
     Where it states neither they come from the problem. Comments are skipped.
     """
+    types = document.get("datatype")
+    if isinstance(types, dict) and types.get("a") == types.get("b"):  # of each operand
+        document = {**document, "datatype": types.get("a")}
     file = JsonFields(path, {name: document[name] for name in document if name[:1] != "_" and name not in _UNREAD})
     if "variant" in document:
         file.fail("variant", "is a convolution's: select its operation with --op")
@@ -110,7 +114,8 @@ def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any])
     own = {name: name in file.names() and file.scalar(name, bool) for name in of.flags}
     file.finish()
     sizes = {ours: read_values(tiles, name, _TOKENS[ours].admits) for name, ours in _SIZES.items()}
-    said = {name: read_values(traits, name, partial(_admits, name)) for name in _TRAITS}
+    given = (*traits.names(), *(name for name in _TRAITS if name != "persistent"))  # it is false if it is omitted
+    said = {name: read_values(traits, name, partial(_admits, name)) if name in given else [False] for name in _TRAITS}
     tiles.finish()
     traits.finish()
     count = prod(map(len, (*sizes.values(), *said.values(), of.left_open[1])))
