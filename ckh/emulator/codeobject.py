@@ -35,7 +35,7 @@ _DESCRIPTOR, _NOTE_HEADER = struct.Struct("<II8xq20xIIIHH"), struct.Struct("<III
 _FLOAT_DENORM_32, _ID_BITS = 12 + 4, 7  # bit positions in the descriptor's second and third resource word
 _SCRATCH_BUFFER = (0, 1 << 31, 0, 0)  # the swizzled flag is set; the address is not used
 _ROOM = 8192  # padding after the code that instructions may be prefetched from
-_MOST_COUNT = 1 << 20
+_MOST_COUNT, _MOST_ENTRIES = 1 << 20, 64  # of a kernel's registers, and of a bundle
 
 
 def _read(layout: struct.Struct, data: Any, at: int) -> tuple[Any, ...]:
@@ -208,6 +208,8 @@ def _entries(memory: Any) -> Iterator[tuple[str, int, int]]:
     at = len(BUNDLE_MAGIC)
     (count,) = _read(_BUNDLE_COUNT, memory, at)
     at += _BUNDLE_COUNT.size
+    if count > _MOST_ENTRIES:
+        raise ValueError(f"an offload bundle of {count} entries; the limit is {_MOST_ENTRIES}")
     for _ in range(count):
         offset, size, length = _read(_BUNDLE_ENTRY, memory, at)
         at += _BUNDLE_ENTRY.size

@@ -121,6 +121,8 @@ def _code_objects(data: bytes, arch: str | None) -> Iterator[bytes]:
     for bundle in bundles:
         if wanted not in names or wanted in bundled_archs(bundle):
             offset, size = code_in(bundle, wanted)
+            if (room := room - size) < 0:
+                raise ValueError("bundles whose code overlaps")
             yield bytes(bundle[offset : offset + size])
 
 

@@ -46,7 +46,7 @@ from ckh.tune.predicted import by_model, held_out_efficiency, over_tables, predi
 from ckh.tune.settings import FILE, KIND, OWN_TABLES, TARGETS, progress_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ckh.data.dataset import Dataset
     from ckh.ops.base import Kernel, Problem
@@ -258,12 +258,15 @@ class ModelTuning:
         gain, expected = total_gain(measured_rows), predicted_total(rows, predicted)
         today_ms = sum(ms for ms, _ in measured_rows)
         made = {name: str(self.out / name) for name in (steps.MODEL, steps.EXPORT) if (self.out / name).exists()}
+        with own_document(self.out / steps.EXPORTED, "ckh export"):
+            reasons = Counter(str(choice["reason"]) for choice in self._exported("missing"))
+        without_row = (f"no row of {count} shapes: {reason}" for reason, count in reasons.items())
         devices = () if measured is None else tuple(dict.fromkeys(measured.frame["device"].dropna()))
         return TuneDocument(
             folder=str(self.out),
             op=op,
             device=", ".join(devices) or None,
-            left_out=(*self._left_out, *self._padded, *self._without_row()),
+            left_out=(*self._left_out, *self._padded, *without_row),
             today_from=self.settings.today or (AITER_TABLES if self.settings.to == OWN_TABLES else BY_PREDICT),
             weights={str(number): times for number, times in self.settings.weights.items()},
             shapes=tuple(rows),
@@ -312,13 +315,6 @@ class ModelTuning:
             return by_model(measured, rows, model, today)
         except CkhError:  # too few usable times
             return {}
-
-    def _without_row(self) -> Iterator[str]:
-        """Sentences on shapes without a row in the exported tables, one for each reason."""
-        with own_document(self.out / steps.EXPORTED, "ckh export"):
-            reasons = Counter(str(choice["reason"]) for choice in self._exported("missing"))
-        for reason, count in reasons.items():
-            yield f"no row of {count} shapes: {reason}"
 
     def _in_tables(self) -> dict[str, OwnTime]:
         """Rows of the consumer's own tables by problem, which an export does not replace."""

@@ -14,7 +14,9 @@ import pytest
 
 import ckh
 from ckh.cli import run
-from ckh.errors import ExitCode
+from ckh.emulator.codeobject import BUNDLE_MAGIC
+from ckh.errors import DataError, ExitCode
+from ckh.isa import codefile
 from ckh.isa.codefile import CodeFile, read_code
 from ckh.isa.describe import Asked, anatomy_of
 from ckh.ops import operation
@@ -22,7 +24,7 @@ from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.emulator.keep import KEPT
 from tests.isa.keep import BACKWARD_DATA, LEAST, MOST, code
-from tests.refusals import expect_error, expect_values
+from tests.refusals import expect_error, expect_refusal, expect_values
 
 pytestmark = pytest.mark.usefixtures("decoder")
 _FLAGS = 48  # where the processor stands in a code object
@@ -314,6 +316,25 @@ def _vgprs(capsys: pytest.CaptureFixture[str], file: Path) -> list[int]:
 
 
 @pytest.mark.slow
+def test_bundles_that_take_a_square_of_their_size_are_refused(
+    least: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More entries than there are architectures, and bundles that have the same code, beyond a limit."""
+    name, kernel = b"hip-amdgcn-amd-amdhsa--gfx950", least.read_bytes()
+    functions = len(read_code(least, None).functions)
+    size = len(BUNDLE_MAGIC) + 32 + len(name)
+    for count, entries, most in ((3, 1, 3 * len(kernel)), (3, 1, 2 * len(kernel)), (1, 65, 1 << 30)):
+        heads = [struct.pack("<QQQQ", entries, (count - at) * size, len(kernel), len(name)) for at in range(count)]
+        file = tmp_path / f"{most}.co"
+        file.write_bytes(b"\0" + b"".join(BUNDLE_MAGIC + head + name for head in heads) + kernel)
+        monkeypatch.setattr(codefile, "most_unpacked", lambda _size, most=most: most)
+        if most == 3 * len(kernel):
+            assert len(read_code(file, None).functions) == count * functions
+        else:
+            with expect_refusal(DataError, "damaged", file):
+                read_code(file, None)
+
+
 def test_damaged_instructions(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Invalid instructions leave the other information intact."""
     data = bytearray(least.read_bytes())
