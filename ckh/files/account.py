@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, DataError
 from ckh.text.log import warn_left_out
@@ -41,6 +41,7 @@ class Account:
     bad: Counter[str] = field(default_factory=Counter)  # by reason, e.g. with an impossible size
     first: dict[str, str] = field(default_factory=dict)  # where and what the first entry of a reason is
     error: DataError | None = None  # the first
+    counts: Counter[Any] = field(default_factory=Counter)  # executions of problems, if the file states them
 
     def use(self, count: int = 1) -> None:
         """Count entries that are used."""

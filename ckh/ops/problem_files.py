@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 _SUFFIXES = (".txt", ".csv", ".json", ".py")
+_COUNT = "count"  # column or key that states a problem's executions
 _BEFORE_FIRST, _BETWEEN = re.compile(r"\s*\[\s*"), re.compile(r"\s*,\s*")
 
 
@@ -45,7 +46,7 @@ def read_entries(
         header: checks the columns of a CSV, and returns their names, empty for those that are ignored.
         texts: the columns that are not integers.
         in_python: how problems stand in Python.
-        account: counts the entries; None: a warning describes those that are left out.
+        account: counts the entries and executions; None: a warning describes the entries that are left out.
     """
     own = Account() if account is None else account
     problems: dict[P, None] = {}
@@ -60,7 +61,9 @@ def read_entries(
         try:
             if isinstance(entry, CkhError):
                 raise entry
-            problems[make(entry)] = None
+            count, problem = _count(entry), make(entry)
+            problems[problem] = None
+            own.counts[problem] += count
             own.use()
         except CkhError as error:  # noqa: PERF203 - one entry is no reason to drop the others
             own.refuse(error, f"{path}:{line}")
@@ -70,6 +73,14 @@ def read_entries(
     if account is None:
         own.report(str(path))
     return tuple(problems)
+
+
+def _count(entry: object) -> int:
+    """Take the number of executions that an entry states; 0: none."""
+    count = entry.pop(_COUNT, None) if isinstance(entry, dict) else None
+    if count is not None and (type(count) is not int or not 1 <= count < 1 << 31):
+        raise UsageError(f"{_COUNT} must be a positive integer, not {count!r:.40}", code="bad-number")
+    return count or 0
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -85,20 +96,24 @@ def _csv(
     names: list[str] = []
     for line, cells in csv_rows(path, text):
         if not names:
-            names = header(path, line, cells)
+            named = zip(cells, header(path, line, cells), strict=True)
+            names = [_COUNT if cell.lower() == _COUNT else name for cell, name in named]
             continue
         try:
             row: dict[str, Any] = {name: cell for name, cell in by_column(names, cells).items() if name and cell}
-            yield line, row | {name: _integer(name, row[name]) for name in row.keys() - set(texts)}
+            yield line, row | {name: integer_of(name, row[name]) for name in row.keys() - set(texts)}
         except CkhError as error:
             yield line, error
 
 
-def _integer(name: str, cell: str) -> int:
+def integer_of(name: str, value: object) -> int:
+    """Return the integer of a cell, or of a value in JSON."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
     try:
-        return integer(cell)
+        return integer(value if isinstance(value, str) else "")
     except ValueError:
-        raise UsageError(f"{name} must be an integer, not {cell!r}", code="bad-number") from None
+        raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number") from None
 
 
 def _json(path: Path, text: str) -> Iterator[tuple[int, object]]:

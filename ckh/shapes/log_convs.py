@@ -130,10 +130,7 @@ def key_line(line: str) -> Iterator[StatedShape]:
 
 
 def call_block(line: str) -> Iterator[StatedShape]:
-    """The convolution of a call in MIOpen's API trace, joined to a line; calls that do not run it are searches.
-
-    A transposed one is the convolution from its output to its input, in the other direction.
-    """
+    """The convolution of a call in MIOpen's API trace, joined to a line; calls that do not run it are searches."""
     call, lists = _CALL.search(line), _LISTS.search(line)
     tensors = {name: [*map(int, sizes.split(","))] for name, sizes in _TENSOR.findall(line)}
     if call is None or lists is None or not {"x", "w"} <= set(tensors):
@@ -141,7 +138,7 @@ def call_block(line: str) -> Iterator[StatedShape]:
     each = [[*map(int, sizes.split(","))] for sizes in re.findall(r"[\d, ]*\d", lists[1])]
     named = dict(zip(("pad", "stride", "dilation"), each, strict=True))
     variant = FORMATS["miopen_calls"][call["direction"]]
-    if "miopenTranspose" in lists[0]:
+    if "miopenTranspose" in lists[0]:  # the convolution from its output to its input, in the other direction
         tensors |= {"x": tensors.get("y", []), "y": tensors["x"]}
         variant = TRANSPOSED.get(variant, variant)
     shape = _of_tensors(tensors, named, 0, "", variant)

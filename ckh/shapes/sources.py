@@ -256,7 +256,8 @@ def _problem_layers(source: Source, op: str, wanted: RunOptions) -> SourceLayers
         except CkhError as error:
             errors.append(error)
             continue
-        return SourceLayers(source, [Layer("", problem, 1, source.name, name) for problem in problems], account)
+        layers = [Layer("", problem, account.counts[problem] or 1, source.name, name) for problem in problems]
+        return SourceLayers(source, layers, account)
     raise next((error for error in errors if error.code not in _FOREIGN), errors[0])
 
 

@@ -65,10 +65,6 @@ def _cell(layers: Sequence[str]) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _uncell(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
-
-
 def is_unquantised(path: Path, head: str) -> bool:
     """True if a file begins like AITER's lists and tables of products without scales, single or batched."""
     names = {name.strip() for name in head.split("\n", 1)[0].split(",")}
@@ -103,7 +99,8 @@ def _layer(cells: Mapping[str, str], where: str) -> Layer:
             row[name] = _number(name, cell) if columns[name].type.startswith("int") else cell
         elif not columns[name].nullable:
             raise UsageError(f"{name} is missing", code="missing-field")
-    names, of, ms = (_uncell(cells.get(name, "")) for name in ("layers", _TIME[1], _TIME[0]))
+    texts = (cells.get(name, "") for name in ("layers", _TIME[1], _TIME[0]))
+    names, of, ms = (text[1:] if text[:1] == "'" and text[1:].startswith(_FORMULA) else text for text in texts)
     time = StatedTime(_number(_TIME[0], ms, _positive), of) if ms else None
     return Layer(names, op.problems.of_row(row), count, where, op.name, time=time)
 

@@ -293,14 +293,28 @@ TABLES = {
     ),
     "AITER's bf16 batches": ("B,M,N,K", *["4,16,512,256"] * 3),
     "ckh": ("op,count,layers,dtype,layout,m,n,k,split_k", "gemm_universal,3,qkv,bf16,rcr,16,512,256,1"),
+    "products": ("m,n,k,dtype,Count", "16,512,256,bf16,2", "16,512,256,bf16,1"),
+    "convolutions": ("N,C,K,Hi,Wi,Y,X,count", "1,64,64,28,28,3,3,3"),
+    "JSON of products": ('[{"m": 16, "n": 512, "k": 256, "count": 3}]',),
+    "JSON of convolutions": ('[{"N": 1, "C": 64, "K": 64, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "count": 3}]',),
 }
 
 
 @pytest.mark.parametrize("source", TABLES)
 def test_every_table_keeps_its_counts(source: str, tmp_path: Path) -> None:
     """Rows, or the calls that they state."""
-    name = "bf16_untuned_batched_gemm.csv" if "batches" in source else "some.csv"
+    name = "bf16_untuned_batched_gemm.csv" if "batches" in source else "a.json" if "JSON" in source else "some.csv"
     assert list(counts(tmp_path, *TABLES[source], name=name).values()) == [3]
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "x", "2147483648"])
+def test_a_row_of_an_impossible_count_is_left_out(count: str, tmp_path: Path) -> None:
+    """The others keep theirs; without a count a problem runs once."""
+    path = tmp_path / "some.csv"
+    path.write_text(f"m,n,k,count\n16,16,16,{count}\n32,16,16,5\n64,16,16,\n", encoding="utf-8")
+    found = shapes_of([str(path)])
+    assert {item.problem.m: item.count for item in found.problems} == {32: 5, 64: 1}
+    assert found.account.bad.total() == 1
 
 
 def test_unsupported_rows_of_tunable_op_are_counted(tmp_path: Path) -> None:

@@ -156,8 +156,9 @@ def graph(kind: str, inputs: dict[str, int], outputs: dict[str, int], **changes:
 def test_graphs_of_hipdnn(document: dict[str, Any], text: str, tmp_path: Path) -> None:
     """Convolutions of each direction, with asymmetric padding as a padded input, and batches of products."""
     path = tmp_path / "graph.json"
-    path.write_text(json.dumps(document), encoding="utf-8")
-    assert counts(shapes_of([str(path)])) == {text.replace("bf16", "fp16"): 1}
+    for times in (1, 2):
+        path.write_text(json.dumps({**document, "nodes": document["nodes"] * times}), encoding="utf-8")
+        assert counts(shapes_of([str(path)])) == {text.replace("bf16", "fp16"): times}
 
 
 def test_stated_outputs_are_those_of_the_operands(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckh.errors import DataError, UsageError
 from ckh.files.python_lists import WrittenForm
-from ckh.files.untrusted import integer
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.problem_files import is_problem_file, read_entries
+from ckh.ops.problem_files import integer_of, is_problem_file, read_entries
 from ckh.problems import dtype_name, unknown_set
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def _problem(kind: type[P], values: dict[str, Any], dtype: str) -> P:
     stated = {name.lower(): value for name, value in given_values.items()}
     if len(stated) < len(given_values):
         raise UsageError("duplicate value", "remove one of them", code="duplicate-name")
-    given: dict[str, Any] = {name: _integer(name, stated[name]) for name in kind.size_columns if name in stated}
+    given: dict[str, Any] = {name: integer_of(name, stated[name]) for name in kind.size_columns if name in stated}
     given |= {name: str(stated[name]) for name in kind.text_columns if name in stated}
     if missing := [name for name in kind.required if name not in given]:
         raise UsageError(f"{missing[0]} is missing", code="missing-field")
@@ -80,15 +79,6 @@ def read_problems(
         return [name if name in known else "" for name in names]
 
     return read_entries(Path(source), make, header, kind.text_columns, _IN_PYTHON, account)
-
-
-def _integer(name: str, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    try:
-        return integer(value if isinstance(value, str) else "")
-    except ValueError:
-        raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number") from None
 
 
 def by_name(

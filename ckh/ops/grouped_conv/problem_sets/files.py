@@ -26,7 +26,7 @@ TEXTS = ("variant", "dtype", "layout")
 # Columns of AMD's benchmark CSV and of ckh's results that do not describe the problem.
 IGNORED = frozenset(
     {"kernel", "kernel_name", "problem_idx", "latency_ms", "tflops", "bandwidth_gb_s", "non_zero", "run_id", "is_valid"}
-    | {"error_msg", "name", "id", "Do", "Ho", "Wo"}
+    | {"error_msg", "name", "id", "count", "Do", "Ho", "Wo"}
 )
 # Columns or keys of other names are ignored, unless they look like a size: then they are taken for a mistake.
 _LIKE_A_SIZE = re.compile(
@@ -110,17 +110,14 @@ def _problem(row: dict[str, Any], variant: Direction, dtype: str) -> ConvProblem
     if missing := [column for column in REQUIRED if column not in row]:
         raise UsageError(f"{', '.join(missing)} missing", code="missing-field")
     deep = any(column in row and row[column] != default for column, default in DEPTH.items())
+    ndim = row.get("ndim", 3 if deep else 2)
+    if type(ndim) is not int:
+        raise UsageError(f"ndim must be 2 or 3, not {ndim!r}", code="out-of-range")
     fixed = {
         "variant": row.get("variant", variant),
         "dtype": dtype_name(row.get("dtype", dtype)),
         "layout": row.get("layout", ""),
-        "ndim": _ndim(row.get("ndim", 3 if deep else 2)),
+        "ndim": ndim,
     }
     sizes = {name: row[column] for column, name in CONV_COLUMNS.items() if column in row}
     return ConvProblem(**{"g": 1, **sizes}, **fixed)
-
-
-def _ndim(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"ndim must be 2 or 3, not {value!r}", code="out-of-range")
-    return value

@@ -166,7 +166,14 @@ def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
     ("name", "text", "line", "message", "code"),
     [
         ("a.csv", f"{HEADER}\n{GOOD}\n1,9,16,2,28,28,3,3,1,1\n", 3, "C=9 is not divisible by G=2", "indivisible"),
-        ("a.csv", f"{HEADER}\n{GOOD}\n1,8,16,1,28", 3, "Wi, Y, X missing", "missing-field"),  # omitted cells are empty
+        (
+            "a.csv",
+            f"{HEADER}\n{GOOD}\n1,8,16,1,28\n",
+            3,
+            "Wi, Y, X missing",
+            "missing-field",
+        ),  # omitted cells are empty
+        ("a.csv", f"{HEADER}\n{GOOD}\n1,8,16,1,28", 3, "5 cells under 10 columns", "bad-row"),  # the file is cut
         ("a.csv", f"{HEADER}\n{GOOD}\n{GOOD},7", 3, "11 cells under 10 columns", "bad-row"),
         ("a.txt", f"{LINE}\n{LINE[:-9]}\n", 2, "not a problem", "bad-problem"),
         ("a.json", f'["{LINE}",\n\n 7]', 3, "not a problem: 7", "bad-problem"),
