@@ -87,6 +87,8 @@ def read_recording(path: Path) -> Recording:
     names = [name for name in frame.columns if _is_parameter(name) and len(frame[name].unique()) > 1]
     if not names:
         raise DataError(f"{path} has no column of a parameter that varies", code="bad-column")
+    if frame[names].isna().any(axis=None) or frame[names].duplicated().any():
+        raise DataError(f"{path} has duplicate configurations, or lacks a value of some", code="bad-column")
     warn_unverified(path)
     return Recording(Space(names, [np.asarray(frame[name].to_numpy()) for name in names]), times)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.errors import DataError, NoKernelError, UsageError
+from ckh.errors import NoKernelError, UsageError
 from ckh.ops import built_in_names, operation, operation_of_problem, part_of
 from ckh.search.product import Searched
 
@@ -36,27 +36,12 @@ class Space:
     """The legal configurations, numbered from 0 in the given order, as indices of values (`codes`)."""
 
     def __init__(self, names: Sequence[str], columns: Sequence[ArrayLike]) -> None:
-        arrays = [np.asarray(column) for column in columns]
-        if not arrays or len(arrays) != len(names) or len(set(names)) != len(names):
-            raise DataError(
-                "a search space needs one column for each of its parameters, whose names differ", code="bad-column"
-            )
-        if len({array.shape for array in arrays}) > 1 or arrays[0].ndim != 1 or not len(arrays[0]):
-            raise DataError("the columns of a search space need one length, at least 1", code="bad-column")
-        parameters = []
+        """Number the values of each parameter, of which a configuration has one each; no two have the same."""
+        arrays, parameters = [np.asarray(column) for column in columns], []
         codes = np.empty((len(arrays[0]), len(arrays)), dtype=np.int32)
         for i, (name, array) in enumerate(zip(names, arrays, strict=True)):
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise DataError(f"parameter {name} lacks a value in some configuration", code="bad-column")
-            try:
-                values, codes[:, i] = np.unique(array, return_inverse=True)
-            except TypeError as error:
-                raise DataError(
-                    f"the values of parameter {name} are of several kinds or missing", code="bad-column"
-                ) from error
+            values, codes[:, i] = np.unique(array, return_inverse=True)
             parameters.append(Parameter(name, tuple(values.tolist()), np.issubdtype(array.dtype, np.number)))
-        if len(np.unique(codes, axis=0)) < len(codes):
-            raise DataError("the search space has duplicate configurations", code="duplicate-rows")
         codes.flags.writeable = False
         self.parameters = tuple(parameters)
         self.codes: NDArray[np.int32] = codes

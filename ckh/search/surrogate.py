@@ -1,4 +1,4 @@
-"""The search: request a configuration (`ask`), measure it, report its time (`tell`); and the loop that does so.
+"""The search: a loop that proposes a configuration and has it measured.
 
 The surrogate proposes the configuration with the lowest optimistic time of a Gaussian process (lower confidence bound,
 Srinivas et al. 2010); optimism alternates between low and high, i.e. between exploitation and exploration.
@@ -79,15 +79,13 @@ class Surrogate:
         # Infinite if it failed; NaN if it was not measured.
         self._time_ms = np.full(len(space), np.nan)
         self._answered: list[int] = []
-        self._pending: int | None = None
         self._expected: Sequence[int] = ()
-        self._proposals: Iterator[int] | None = None
         self._bounded: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
 
     def ahead(self, count: int) -> list[int]:
-        """Up to `count` configurations that are likely to be requested next, the likeliest first.
+        """Up to `count` configurations that are likely to be proposed next, the likeliest first.
 
-        A caller can prepare several measurements in parallel; requests do not change.
+        A caller can prepare several measurements in parallel; proposals do not change.
         """
         order: Sequence[int] | NDArray[np.int64] = self._expected
         if self._bounded is not None:  # the next result hardly changes the bounds
@@ -97,32 +95,8 @@ class Surrogate:
 
     @property
     def is_exhausted(self) -> bool:
-        """True if every configuration was requested."""
+        """True if every configuration was proposed."""
         return bool(self._is_proposed.all())
-
-    def ask(self) -> int:
-        """The configuration to measure next."""
-        if self._pending is not None:
-            raise ValueError("report the time of the last configuration before requesting another")
-        if self.is_exhausted:
-            raise ValueError("every configuration of the space was requested")
-        if self._proposals is None:
-            self._proposals = self._propose()
-        index = int(next(self._proposals))
-        assert not self._is_proposed[index]
-        self._is_proposed[index] = True
-        self._pending = index
-        return index
-
-    def tell(self, index: int, time_ms: float | None) -> None:
-        """Report the time of the configuration returned by `ask`."""
-        if index != self._pending:
-            raise ValueError(f"configuration {index} was not the last one requested")
-        if time_ms is not None and not (np.isfinite(time_ms) and time_ms > 0):
-            raise ValueError(f"a time must be a positive number, not {time_ms}; a failure is None")
-        self._time_ms[index] = np.inf if time_ms is None else time_ms
-        self._answered.append(index)
-        self._pending = None
 
     def _opening(self) -> Sequence[int]:
         """The first configurations: the starts, the prior's best, and a balanced design for the others."""
@@ -144,18 +118,20 @@ class Surrogate:
     ) -> dict[int, float | None]:
         """Measure what the surrogate proposes; the time of each configuration in order, None of one that failed."""
         times_ms: dict[int, float | None] = {}
+        proposals = self._propose()
         while len(times_ms) < evaluations and not self.is_exhausted and not should_stop():
-            index = self.ask()
+            index = next(proposals)
+            self._is_proposed[index] = True
             try:
-                time_ms = evaluate(index)
+                times_ms[index] = time_ms = evaluate(index)
             except StoppedError:
                 break
-            self.tell(index, time_ms)
-            times_ms[index] = time_ms
+            self._time_ms[index] = np.inf if time_ms is None else time_ms
+            self._answered.append(index)
         return times_ms
 
     def _propose(self) -> Iterator[int]:
-        """Yield configurations not yet requested; the time of each is known when the next one is drawn."""
+        """Yield configurations not yet proposed; the time of each is known when the next one is drawn."""
         yield from self._opening()
         process = GaussianProcess(features_of(self._space))
         prior = None if self._prior is None else _standardised(self._prior)

@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ckh.errors import DataError
 from ckh.search.space import Space
 
 ROWS = [row for row in product((1, 2, 4, 8), ("a", "b", "c"), (0.5, 1.5, 3.0)) if row[0] * row[2] < 13]
@@ -42,21 +41,3 @@ def test_neighbours_equal_brute_force(space: Space) -> None:
         changed = [sum(mine != its for mine, its in zip(here, row, strict=True)) for row in space.codes]
         expected = [other for other, count in enumerate(changed) if count == 1]
         assert space.neighbours(index).tolist() == expected
-
-
-@pytest.mark.parametrize(
-    ("names", "columns"),
-    [
-        ([], []),
-        (["a"], [[]]),
-        (["a", "b"], [[1, 2], [1]]),
-        (["a", "a"], [[1, 2], [1, 2]]),
-        (["a"], [[1, 1]]),
-        (["a"], [[1.0, float("nan")]]),
-        (["a"], [np.array(["x", None], dtype=object)]),
-    ],
-)
-def test_unusable_spaces_are_refused(names: list[str], columns: list[list[float]]) -> None:
-    """Nothing, ragged columns, repeated names or configurations, and missing values are errors."""
-    with pytest.raises(DataError):
-        Space(names, columns)

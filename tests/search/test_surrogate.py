@@ -74,12 +74,14 @@ def test_upcoming_proposals_are_announced(synthetic: Recording) -> None:
     search = Surrogate(synthetic.space, 3)
     told: list[list[int]] = []
     asked: list[int] = []
-    for _ in range(60):
-        index = search.ask()
+
+    def evaluate(index: int) -> float | None:
         asked.append(index)
         told.append(search.ahead(8))
         time_ms = synthetic.times_ms[index]
-        search.tell(index, None if np.isnan(time_ms) else float(time_ms))
+        return None if np.isnan(time_ms) else float(time_ms)
+
+    search.search(evaluate, 60)
     assert asked == list(_search(synthetic, 60, 3))
     for place, some in enumerate(told):
         assert len(set(some)) == len(some) <= 8
@@ -87,29 +89,6 @@ def test_upcoming_proposals_are_announced(synthetic: Recording) -> None:
     hits = sum(following in some for following, some in zip(asked[1:], told[:-1], strict=True))
     assert hits >= 30
     assert told[0][0] == asked[1]
-
-
-def test_ask_and_tell_alternate() -> None:
-    """A second question, an answer to no question and an impossible time are refused."""
-    search = Surrogate(Space(("tile",), (np.arange(9),)))
-    index = search.ask()
-    with pytest.raises(ValueError, match="before requesting"):
-        search.ask()
-    with pytest.raises(ValueError, match="not the last"):
-        search.tell(index + 1, 1.0)
-    with pytest.raises(ValueError, match="positive"):
-        search.tell(index, 0.0)
-    search.tell(index, None)
-    with pytest.raises(ValueError, match="not the last"):
-        search.tell(index, 1.0)
-
-
-def test_an_exhausted_space_proposes_nothing() -> None:
-    """Asking an exhausted strategy is an error."""
-    search = Surrogate(Space(("tile",), ([4],)))
-    search.tell(search.ask(), 1.0)
-    with pytest.raises(ValueError, match="every configuration"):
-        search.ask()
 
 
 def test_wrong_priors_are_refused(synthetic: Recording) -> None:
