@@ -73,25 +73,26 @@ class Rule:
 
 
 class RuleBook:
-    """Registry of rules and of the quantities that they read, by decorators."""
+    """Registry of rules, which are tried in the order of declaration, and of quantities that they read."""
 
     def __init__(self) -> None:
+        self.rules: list[Rule] = []
         self.derived: dict[str, Rule] = {}
 
-    def rule(self, function: Callable[..., Any]) -> Rule:
-        """Declare a rule, a function that yields sentences."""
-        names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        return Rule(
-            function,
-            tuple(name for name in names if name in _CONTEXT),
-            tuple(name for name in names if name not in _CONTEXT),
-            self.derived,
-        )
+    def rule(self, function: Callable[..., Iterator[str]]) -> Rule:
+        """Declare a rule."""
+        self.rules.append(self._made(function))
+        return self.rules[-1]
 
     def quantity(self, function: Callable[..., Any]) -> Rule:
         """Declare a quantity that rules can read, under the function's name."""
-        self.derived[function.__name__] = made = self.rule(function)
+        self.derived[function.__name__] = made = self._made(function)
         return made
+
+    def _made(self, function: Callable[..., Any]) -> Rule:
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        context, reads = ([name for name in names if (name in _CONTEXT) is wanted] for wanted in (True, False))
+        return Rule(function, tuple(context), tuple(reads), self.derived)
 
 
 def given(rules: Sequence[Rule], **values: Any) -> tuple[Rule, ...]:

@@ -33,11 +33,19 @@ if TYPE_CHECKING:
 _FP32_BYTES = DTYPE_BYTES["fp32"]
 _MAX_HALF_SPLIT_K = 128
 
-BOOK = RuleBook()
-rule = BOOK.rule
+NAMED, COMPLETE = RuleBook(), RuleBook()
 
 
-@rule
+def _needs_option(arch: ArchSpec, option: str, words: str) -> Iterator[str]:
+    if not arch.supports_option(option):
+        yield f"{arch.name} does not offer {words}"
+
+
+# Rules on parameters that even the shortest name has.
+NAMED.rules.append(runs_dtype)
+
+
+@NAMED.rule
 def _shape(ndim_spatial: int, layout: str | None) -> Iterator[str]:
     if ndim_spatial not in CONV_LAYOUTS:
         yield f"{ndim_spatial}D convolutions are not supported, only 2D and 3D; 1D is 2D with Hi = 1 and Y = 1"
@@ -46,7 +54,7 @@ def _shape(ndim_spatial: int, layout: str | None) -> Iterator[str]:
         yield f"{ndim_spatial}D kernels need layout {needed}, not {layout}: {CHANNELS_LAST}; {TRANSPOSED}"
 
 
-@rule
+@NAMED.rule
 def _direction_pipeline(pipeline: str, variant: Direction) -> Iterator[str]:
     if pipeline not in VARIANT_PIPELINES[variant]:
         yield f"{pipeline} is not a pipeline of {variant} kernels"
@@ -54,13 +62,16 @@ def _direction_pipeline(pipeline: str, variant: Direction) -> Iterator[str]:
         yield f"{variant} rejects the pipeline {pipeline}"
 
 
-@rule
+NAMED.rules.append(has_pipeline)
+
+
+@NAMED.rule
 def _scheduler(scheduler: Scheduler, pipeline: str) -> Iterator[str]:
     if scheduler is Scheduler.INTERWAVE and pipeline not in INTERWAVE_PIPELINES:
         yield f"{pipeline} cannot be interwave, only {' and '.join(sorted(INTERWAVE_PIPELINES))} can"
 
 
-@rule
+@NAMED.rule
 def _double_smem_buffer(pipeline: str, double_smem_buffer: bool) -> Iterator[str]:
     if pipeline in DOUBLE_SMEM_PIPELINES and not double_smem_buffer:
         yield f"{pipeline} needs a double smem buffer"
@@ -68,7 +79,7 @@ def _double_smem_buffer(pipeline: str, double_smem_buffer: bool) -> Iterator[str
         yield f"{pipeline} has a single buffer in LDS and cannot have a double smem buffer"
 
 
-@rule
+@NAMED.rule
 def _lds(
     arch: ArchSpec, pipeline: str, dtype: str, tile_m: int, tile_n: int, tile_k: int, double_smem_buffer: bool
 ) -> Iterator[str]:
@@ -81,69 +92,12 @@ def _lds(
         yield f"the tiles of A and B take {used} bytes of LDS, {pipeline}{buffered} has {budget} on {arch.name}"
 
 
-@rule
+@NAMED.rule
 def _operator_tile(arch: ArchSpec, variant: Direction, ndim_spatial: int, tile: Triple) -> Iterator[str]:
     yield from operator_tile(arch, f"{variant}_{ndim_spatial}d", tile)
 
 
-@rule
-def _epilogue(arch: ArchSpec, epilogue: str | None, pipeline: str, scheduler: Scheduler) -> Iterator[str]:
-    epilogue = str(epilogue)
-    if epilogue not in arch.epilogues:
-        yield f"{arch.name} does not have the epilogue {epilogue}"
-    if arch.is_trait_unsupported(pipeline, epilogue, str(scheduler)):
-        yield f"{pipeline}, {epilogue} and {scheduler} do not work together"
-
-
-@rule
-def _computing_wave_groups(arch: ArchSpec, pipeline: str, num_wave_groups: int, wave: Triple) -> Iterator[str]:
-    if arch.is_gpu and (reason := wave_group_reason(pipeline, wave, num_wave_groups)):
-        yield reason
-
-
-@rule
-def _warp_tile(arch: ArchSpec, dtype: str, warp_tile: Triple) -> Iterator[str]:
-    if dtype not in arch.dtypes:
-        return  # rejected by runs_dtype
-    known = arch.warp_tiles_for(dtype)
-    if not known:
-        yield f"{arch.name} has no matrix instructions for {dtype}"
-    elif warp_tile not in known:
-        yield f"{arch.name} has no {by(warp_tile)} warp tile for {dtype} (it has {', '.join(map(by, known))})"
-
-
-@rule
-def _vectors(vectors: Triple) -> Iterator[str]:
-    for operand, width in zip("abc", vectors, strict=True):
-        if width < 1 or (width > 1 and width % 2):
-            yield f"vector_{operand} must be 1 or even, not {width}"
-
-
-@BOOK.quantity
-def filling(arch: ArchSpec, pipeline: str, wave: Triple) -> tuple[str, int]:
-    """Pipeline and threads of a GPU block, in which each thread must load a vector of A and of B; empty for others."""
-    if pipeline not in THREAD_FILLING_PIPELINES or not arch.is_gpu:
-        return "", 0
-    wave_m, wave_n, wave_k = wave
-    return pipeline, wave_m * wave_n * wave_k * arch.wavefront_size
-
-
-def _fills_threads(operand: str, axis: str) -> Rule:
-    def loads(filling: tuple[str, int], size: int, depth: int, width: int) -> Iterator[str]:
-        pipeline, threads = filling
-        if size * depth < threads * width:
-            yield f"{pipeline} needs a vector of {operand.upper()} for each of {threads} threads"
-
-    return Rule(loads, (), ("filling", f"tile_{axis}", "tile_k", f"vector_{operand}"), BOOK.derived)
-
-
-@rule
-def _block_per_cu(block_per_cu: int | None) -> Iterator[str]:
-    if block_per_cu is not None and block_per_cu < 1:
-        yield f"block_per_cu must be 1 or more, not {block_per_cu}"
-
-
-@rule
+@NAMED.rule
 def _merged_groups(arch: ArchSpec, num_groups_to_merge: int, variant: Direction) -> Iterator[str]:
     if num_groups_to_merge < 1:
         yield f"num_groups_to_merge must be 1 or more, not {num_groups_to_merge}"
@@ -153,7 +107,7 @@ def _merged_groups(arch: ArchSpec, num_groups_to_merge: int, variant: Direction)
             yield f"{variant} kernels cannot merge groups"
 
 
-@rule
+@NAMED.rule
 def _wave_groups(arch: ArchSpec, num_wave_groups: int) -> Iterator[str]:
     if num_wave_groups < 1:
         yield f"num_wave_groups must be 1 or more, not {num_wave_groups}"
@@ -161,7 +115,7 @@ def _wave_groups(arch: ArchSpec, num_wave_groups: int) -> Iterator[str]:
         yield from _needs_option(arch, "wave_groups", "more than one wave group")
 
 
-@rule
+@NAMED.rule
 def _two_stage(arch: ArchSpec, two_stage: bool, variant: Direction) -> Iterator[str]:
     if not two_stage:
         return
@@ -170,7 +124,7 @@ def _two_stage(arch: ArchSpec, two_stage: bool, variant: Direction) -> Iterator[
         yield f"only bwd_weight kernels can have two stages, not {variant}"
 
 
-@rule
+@NAMED.rule
 def _streamk(
     arch: ArchSpec, streamk: str | None, streamk_persistent: bool, variant: Direction, two_stage: bool
 ) -> Iterator[str]:
@@ -187,7 +141,32 @@ def _streamk(
         yield "stream-K and two stages exclude each other"
 
 
-@rule
+# Rules on parameters that only a complete kernel has.
+@COMPLETE.rule
+def _epilogue(arch: ArchSpec, epilogue: str | None, pipeline: str, scheduler: Scheduler) -> Iterator[str]:
+    epilogue = str(epilogue)
+    if epilogue not in arch.epilogues:
+        yield f"{arch.name} does not have the epilogue {epilogue}"
+    if arch.is_trait_unsupported(pipeline, epilogue, str(scheduler)):
+        yield f"{pipeline}, {epilogue} and {scheduler} do not work together"
+
+
+@COMPLETE.rule
+def _specialization(specialization: str | None) -> Iterator[str]:
+    if specialization not in SPECIALIZATIONS:
+        yield f"unknown specialization {specialization} (there are {', '.join(SPECIALIZATIONS)})"
+
+
+@COMPLETE.rule
+def _explicit_gemm(arch: ArchSpec, explicit_gemm: bool | None, specialization: str | None) -> Iterator[str]:
+    if not explicit_gemm:
+        return
+    yield from _needs_option(arch, "explicit_gemm", "explicit GEMM")
+    if specialization != FILTER1X1_STRIDE1_PAD0:
+        yield f"explicit GEMM needs the specialization {FILTER1X1_STRIDE1_PAD0}, not {specialization}"
+
+
+@COMPLETE.rule
 def _split_k(
     arch: ArchSpec,
     split_k: int,
@@ -213,54 +192,58 @@ def _split_k(
             yield f"atomic addition of {dtype} needs an even vector_c, not {vector_c}"
 
 
-@rule
-def _explicit_gemm(arch: ArchSpec, explicit_gemm: bool | None, specialization: str | None) -> Iterator[str]:
-    if not explicit_gemm:
-        return
-    yield from _needs_option(arch, "explicit_gemm", "explicit GEMM")
-    if specialization != FILTER1X1_STRIDE1_PAD0:
-        yield f"explicit GEMM needs the specialization {FILTER1X1_STRIDE1_PAD0}, not {specialization}"
+COMPLETE.rules.append(has_waves)
 
 
-@rule
-def _specialization(specialization: str | None) -> Iterator[str]:
-    if specialization not in SPECIALIZATIONS:
-        yield f"unknown specialization {specialization} (there are {', '.join(SPECIALIZATIONS)})"
+@COMPLETE.rule
+def _computing_wave_groups(arch: ArchSpec, pipeline: str, num_wave_groups: int, wave: Triple) -> Iterator[str]:
+    if arch.is_gpu and (reason := wave_group_reason(pipeline, wave, num_wave_groups)):
+        yield reason
 
 
-def _needs_option(arch: ArchSpec, option: str, words: str) -> Iterator[str]:
-    if not arch.supports_option(option):
-        yield f"{arch.name} does not offer {words}"
+@COMPLETE.rule
+def _warp_tile(arch: ArchSpec, dtype: str, warp_tile: Triple) -> Iterator[str]:
+    if dtype not in arch.dtypes:
+        return  # rejected by runs_dtype
+    known = arch.warp_tiles_for(dtype)
+    if not known:
+        yield f"{arch.name} has no matrix instructions for {dtype}"
+    elif warp_tile not in known:
+        yield f"{arch.name} has no {by(warp_tile)} warp tile for {dtype} (it has {', '.join(map(by, known))})"
 
 
-# Rules on parameters that even the shortest name has.
-NAME_RULES: tuple[Rule, ...] = (
-    runs_dtype,
-    _shape,
-    _direction_pipeline,
-    has_pipeline,
-    _scheduler,
-    _double_smem_buffer,
-    _lds,
-    _operator_tile,
-    _merged_groups,
-    _wave_groups,
-    _two_stage,
-    _streamk,
-)
+COMPLETE.rules += map(divides, "mnk")
 
-# Rules on parameters that only a complete kernel has.
-COMPLETE_RULES: tuple[Rule, ...] = (
-    _epilogue,
-    _specialization,
-    _explicit_gemm,
-    _split_k,
-    has_waves,
-    _computing_wave_groups,
-    _warp_tile,
-    *map(divides, "mnk"),
-    _vectors,
-    _fills_threads("a", "m"),
-    _fills_threads("b", "n"),
-    _block_per_cu,
-)
+
+@COMPLETE.rule
+def _vectors(vectors: Triple) -> Iterator[str]:
+    for operand, width in zip("abc", vectors, strict=True):
+        if width < 1 or (width > 1 and width % 2):
+            yield f"vector_{operand} must be 1 or even, not {width}"
+
+
+@COMPLETE.quantity
+def filling(arch: ArchSpec, pipeline: str, wave: Triple) -> tuple[str, int]:
+    """Pipeline and threads of a GPU block, in which each thread must load a vector of A and of B; empty for others."""
+    if pipeline not in THREAD_FILLING_PIPELINES or not arch.is_gpu:
+        return "", 0
+    wave_m, wave_n, wave_k = wave
+    return pipeline, wave_m * wave_n * wave_k * arch.wavefront_size
+
+
+def _fills_threads(operand: str, axis: str) -> Rule:
+    def loads(filling: tuple[str, int], size: int, depth: int, width: int) -> Iterator[str]:
+        pipeline, threads = filling
+        if size * depth < threads * width:
+            yield f"{pipeline} needs a vector of {operand.upper()} for each of {threads} threads"
+
+    return Rule(loads, (), ("filling", f"tile_{axis}", "tile_k", f"vector_{operand}"), COMPLETE.derived)
+
+
+COMPLETE.rules += (_fills_threads("a", "m"), _fills_threads("b", "n"))
+
+
+@COMPLETE.rule
+def _block_per_cu(block_per_cu: int | None) -> Iterator[str]:
+    if block_per_cu is not None and block_per_cu < 1:
+        yield f"block_per_cu must be 1 or more, not {block_per_cu}"

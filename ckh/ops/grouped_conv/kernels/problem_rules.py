@@ -13,10 +13,10 @@ from math import gcd, prod
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ckh.kernels.judging import Rule, RuleBook, Rules
+from ckh.kernels.judging import RuleBook, Rules
 from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES, OVERRUNNING_PIPELINES, loop_of
 from ckh.kernels.table import TRIPLES
-from ckh.ops.grouped_conv.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
+from ckh.ops.grouped_conv.kernels.arch_rules import COMPLETE, NAMED
 from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.ops.grouped_conv.requested import has_few_channels
 from ckh.problems import DTYPE_BYTES, Direction
@@ -95,24 +95,6 @@ def _specialization(problem: ConvProblem, specialization: str | None) -> Iterato
             yield f"the specialization {specialization} needs {words}"
 
 
-@BOOK.quantity
-def stepping(pipeline: str, tile_k: int, split_k: int) -> tuple[str, int, int]:
-    """Return pipeline, tile K and split K where several iterations over K are required; empty for others."""
-    return (pipeline, tile_k, split_k) if pipeline in LEAST_TRIPS_PIPELINES else ("", 0, 0)
-
-
-@rule
-def _least_trips(arch: ArchSpec, problem: ConvProblem, stepping: tuple[str, int, int]) -> Iterator[str]:
-    pipeline, depth, parts = stepping
-    if not pipeline:
-        return
-    k = problem.gemm_sizes[2]
-    if problem.variant is Direction.BWD_WEIGHT and (trips := -(-k // depth)) < arch.least_trips:
-        yield f"{pipeline} in bwd_weight needs {arch.least_trips} iterations over K, {k} gives {trips}"
-    elif arch.is_gpu and (shortest := _gemm_depths(problem)[0]) <= depth * parts:
-        yield f"{pipeline} is wrong with a single iteration over K: {shortest} in {parts} parts, tile_k {depth}"
-
-
 def _gemm_depths(problem: ConvProblem) -> tuple[int, int]:
     """Return the least and the greatest possible K of a problem's GEMMs.
 
@@ -175,6 +157,24 @@ def _gemms_alike(problem: ConvProblem, looping: tuple[int, int, int]) -> Iterato
     fewest, largest = -(-least // depth), -(-most // depth)
     if fewest != largest and (tails > 1 or fewest <= stages):
         yield f"bwd_data's GEMMs take {fewest} to {largest} iterations over K, for CK Tile of 2025 too unlike"
+
+
+@BOOK.quantity
+def stepping(pipeline: str, tile_k: int, split_k: int) -> tuple[str, int, int]:
+    """Return pipeline, tile K and split K where several iterations over K are required; empty for others."""
+    return (pipeline, tile_k, split_k) if pipeline in LEAST_TRIPS_PIPELINES else ("", 0, 0)
+
+
+@rule
+def _least_trips(arch: ArchSpec, problem: ConvProblem, stepping: tuple[str, int, int]) -> Iterator[str]:
+    pipeline, depth, parts = stepping
+    if not pipeline:
+        return
+    k = problem.gemm_sizes[2]
+    if problem.variant is Direction.BWD_WEIGHT and (trips := -(-k // depth)) < arch.least_trips:
+        yield f"{pipeline} in bwd_weight needs {arch.least_trips} iterations over K, {k} gives {trips}"
+    elif arch.is_gpu and (shortest := _gemm_depths(problem)[0]) <= depth * parts:
+        yield f"{pipeline} is wrong with a single iteration over K: {shortest} in {parts} parts, tile_k {depth}"
 
 
 @BOOK.quantity
@@ -256,17 +256,7 @@ _SPECIALIZED: dict[str | None, tuple[tuple[Callable[[ConvProblem], bool], str], 
     FILTER3X3: ((_is_3x3, "a 3x3 filter"), (_has_one_channel, "C/G = 1")),
 }
 
-PROBLEM_RULES: tuple[Rule, ...] = (
-    _same_kind,
-    _vector_divisibility,
-    _merged_groups,
-    _specialization,
-    _countable,
-    _gemms_alike,
-    _least_trips,
-    _overrun,
-    _addressable,
-)
+PROBLEM_RULES = tuple(BOOK.rules)
 
 # All vector widths and numbers of merged groups of pools divide the first; the iterations that rules count, over all
 # parts of K, are within the second, and single ones within the third.
@@ -295,4 +285,4 @@ def _reached(problem: ConvProblem) -> Iterator[bool]:
             yield size * elements <= _MAX_TENSOR_BYTES
 
 
-CONV_RULES: Rules[ConvKernel] = Rules(NAME_RULES, COMPLETE_RULES, PROBLEM_RULES, attrgetter("missing"))
+CONV_RULES: Rules[ConvKernel] = Rules(tuple(NAMED.rules), tuple(COMPLETE.rules), PROBLEM_RULES, attrgetter("missing"))
