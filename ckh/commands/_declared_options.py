@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from functools import wraps
+from functools import partial, wraps
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -18,7 +18,7 @@ from ckh.strenum import StrEnum
 from ckh.text.durations import parse_budget, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _SECONDS = "_s"
 
@@ -46,27 +46,41 @@ def has_options_of(**groups: type) -> Callable[[Callable[..., None]], Callable[.
 
     The command receives such a parameter as a dictionary of the given values by field name.
     """
+    options = {
+        part: {name: (_kind(values, name), option_of(values, name)) for name in declarations(values)}
+        for part, values in groups.items()
+    }
+    made = {part: partial(_given, values) for part, values in groups.items()}
+    return lambda command: with_options(command, options, made)
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        types = get_type_hints(command)
 
-        @wraps(command)
-        def with_groups(*first: Any, **typed: Any) -> None:
-            given = {part: _given(values, typed) for part, values in groups.items()}
-            command(*first, **given, **typed)
+def with_options(
+    command: Callable[..., None],
+    groups: Mapping[str, Mapping[str, tuple[Any, Any]]],
+    made: Mapping[str, Callable[[dict[str, Any]], Any]],
+) -> Callable[..., None]:
+    """Replace parameters of a command by groups of options: type and Typer option by name.
 
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        parameters: list[inspect.Parameter] = []
-        for parameter in inspect.signature(command).parameters.values():
-            if parameter.name in groups:
-                parameters += _parameters(groups[parameter.name])
-            else:
-                parameters.append(parameter.replace(kind=keyword, annotation=types[parameter.name]))
-        with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return with_groups
+    The command receives as such a parameter what is made of the values of its options, which are None if not given.
+    """
+    types = get_type_hints(command)
 
-    return decorate
+    @wraps(command)
+    def with_groups(*first: Any, **typed: Any) -> None:
+        given = {part: made[part]({name: typed.pop(name) for name in options}) for part, options in groups.items()}
+        command(*first, **given, **typed)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in groups:
+            for name, (kind, option) in groups[parameter.name].items():
+                parameters.append(inspect.Parameter(name, keyword, default=option, annotation=kind | None))
+        else:
+            parameters.append(parameter.replace(kind=keyword, annotation=types[parameter.name]))
+    with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_groups
 
 
 def typed_as(name: str) -> str:
@@ -74,18 +88,9 @@ def typed_as(name: str) -> str:
     return as_option(name.removesuffix(_SECONDS))
 
 
-def _parameters(values: type) -> list[inspect.Parameter]:
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(name, keyword, default=option_of(values, name), annotation=_kind(values, name) | None)
-        for name in declarations(values)
-    ]
-
-
 def _given(values: type, typed: dict[str, Any]) -> dict[str, Any]:
-    """Pop the values of the fields of a dataclass that were given."""
-    parsed = {name: _value(values, name, typed.pop(name)) for name in declarations(values)}
-    return {name: value for name, value in parsed.items() if value is not None}
+    """The values of the fields of a dataclass that were given."""
+    return {name: _value(values, name, value) for name, value in typed.items() if value is not None}
 
 
 def _kind(values: type, name: str) -> Any:
@@ -101,8 +106,6 @@ def _kind(values: type, name: str) -> Any:
 
 def _value(values: type, name: str, typed: Any) -> Any:
     """Value of a field, parsed from the command line."""
-    if typed is None:
-        return None
     if name.endswith(_SECONDS):
         return parse_budget(typed) if name == "budget_s" else parse_duration(typed)
     if "tuple" in str(get_type_hints(values)[name]):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ckh.commands._common import OP_HELP, completed
+from ckh.commands._declared_options import with_options
 from ckh.commands.help import PROBLEM
 from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation, own_options
 from ckh.problems import Direction
@@ -76,28 +76,15 @@ class Typed:
 
 
 def says_a_problem(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: prepend the options of a problem, which it receives as a `Typed` in its first argument."""
-    types = get_type_hints(command)
-    _, *own = inspect.signature(command).parameters.values()
-    size_options = _size_options({*_BEFORE, *_AFTER, *(parameter.name for parameter in own)})
+    """Decorate a command: the options of a problem replace its parameter `typed`, which receives them as a `Typed`."""
+    common = {*_BEFORE, *_AFTER}
+    options = _BEFORE | _size_options(common | inspect.signature(command).parameters.keys()) | _AFTER
 
-    @wraps(command)
-    def with_problem(**values: Any) -> None:
-        sizes = {name: values.pop(name) for name in size_options}
-        common = {name: values.pop(name) for name in (*_BEFORE, *_AFTER)}
-        command(Typed({name: value for name, value in sizes.items() if value is not None}, **common), **values)
+    def typed(values: dict[str, Any]) -> Typed:
+        sizes = {name: value for name, value in values.items() if name not in common and value is not None}
+        return Typed(sizes, **{name: values[name] for name in common})
 
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
-        for name, (kind, option) in (_BEFORE | size_options | _AFTER).items()
-    ]
-    mine = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[parameter.name]) for parameter in own
-    ]
-    parameters = [*shared, *mine]
-    with_problem.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_problem.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_problem
+    return with_options(command, {"typed": options}, {"typed": typed})
 
 
 def _size_options(taken: set[str]) -> dict[str, tuple[Any, Any]]:

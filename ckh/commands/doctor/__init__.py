@@ -147,7 +147,7 @@ def doctor(
         print_json(report)
         return
     texts = fields_of(report) | {"ck_tile": _headers_text(report.ck_tile)}
-    rows = [[key, _text(value)] for key, value in texts.items() if key not in _TABLES]
+    rows = [(key, "none found" if value is None else value) for key, value in texts.items() if key not in _TABLES]
     width = max(len(row[0]) for row in rows)
     for key, value in rows:
         say(f"{key.ljust(width)}  {value}")
@@ -335,7 +335,3 @@ def _models() -> tuple[FoundModel, ...]:
         )
         for model in list_models()
     )
-
-
-def _text(value: object) -> str:
-    return "none found" if value is None else str(value)
