@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.devices.device import HOST_KIND, DeviceOptions
-from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.devices.device_choice import HostDevice
 from ckh.bench.supervision import remote
 from ckh.bench.supervision.cluster_driver import ClusterDriver
 from ckh.bench.supervision.driver import in_order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.devices.device_choice import HostDevice
 from ckh.bench.planning.plan import full_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from ckh.bench.isolated.memory import READABLE_TAIL_BYTES, GuardedBuffer, array_view, input_array
+from ckh.bench.isolated.memory import READABLE_TAIL_BYTES, GuardedBuffer, input_array
 from tests.refusals import expect_values
 
 SIZES = (0, 1, 4, 4095, 4096, 4097, 3_000_001)
@@ -52,19 +52,6 @@ def test_reset_keeps_the_content_of_the_buffer() -> None:
     ctypes.memset(buffer.address + 8, 0, 1)
     buffer.restore_guards()
     assert buffer.data.tolist() == [7] * 8
-
-
-def test_array_view_is_the_buffers_own_memory() -> None:
-    """An array of the shape covers the first bytes and leaves the rest unchanged."""
-    buffer = GuardedBuffer(4 * 6 + 5)
-    buffer.data[:] = 0xEE
-    view = array_view(buffer, (2, 3), np.dtype(np.float32))
-    view[...] = np.arange(6).reshape(2, 3)
-    assert view.dtype == np.float32
-    assert view.ctypes.data == buffer.address
-    assert ctypes.string_at(buffer.address, 24) == np.arange(6, dtype="<f4").tobytes()
-    assert buffer.data[24:].tolist() == [0xEE] * 5
-    assert buffer.overrun() == ""
 
 
 def test_an_impossible_buffer_size_is_an_os_error() -> None:

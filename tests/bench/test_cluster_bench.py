@@ -19,7 +19,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.devices.device import DeviceOptions
-from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.devices.device_choice import HostDevice
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision import reference_watch as alike_module
 from ckh.bench.supervision import remote
@@ -235,7 +235,7 @@ def test_nodes_with_another_toolchain_are_refused(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both are named, and nothing is written."""
-    from ckh.bench.devices.host_device import HostDevice
+    from ckh.bench.devices.device_choice import HostDevice
 
     monkeypatch.setattr(HostDevice, "cache_salt", lambda _: b"another")
     said = _fails(nodes, capsys)

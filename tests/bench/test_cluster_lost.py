@@ -14,7 +14,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.devices.device import DeviceOptions
-from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.devices.device_choice import HostDevice
 from ckh.bench.planning import results as results_module
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision import reference_watch as alike_module

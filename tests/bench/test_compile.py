@@ -19,8 +19,8 @@ from ckh.bench.codegen import unit as host_codegen
 from ckh.bench.compilation import compile as compile_module
 from ckh.bench.compilation.compile import KernelBuilder, available_bytes, default_jobs
 from ckh.bench.compilation.toolchain import Compiler, find_compiler, run_compiler
-from ckh.bench.devices import host_device
-from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.devices import device_choice
+from ckh.bench.devices.device_choice import HostDevice
 from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.errors import DataError, DeviceError, ExitCode
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
@@ -144,7 +144,7 @@ def test_key_of_a_host_kernel_changes_with_flags_compiler_and_headers(
     device._compiler = replace(device._compiler, version=device._compiler.version + "1")
     assert KernelBuilder(device).source_hash(kernel) != plain
     headers = Path(shutil.copytree(host_codegen.template_dir(), tmp_path / "headers"))
-    monkeypatch.setattr(host_device, "template_dir", lambda: headers)
+    monkeypatch.setattr(device_choice, "template_dir", lambda: headers)
     assert key() == plain
     with (headers / "simd.hpp").open("a", encoding="utf-8") as header:
         header.write("// one more line\n")

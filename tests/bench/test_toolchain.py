@@ -13,8 +13,8 @@ from ckh.archs import load_arch
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.compilation.toolchain import find_compiler, require_toolchain, run_compiler
 from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.device_choice import HostDevice
 from ckh.bench.devices.hip_device import HipDevice
-from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.bench.supervision.driver import Driver, build_and_load
 from ckh.bench.supervision.limits import BenchLimits

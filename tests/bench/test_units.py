@@ -16,7 +16,7 @@ import pytest
 from ckh.archs import HOST, load_arch
 from ckh.bench.compilation.compile import KernelBuilder, unit_size, units
 from ckh.bench.compilation.kernel_cache import Compilation, KernelCache, loadable
-from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.devices.device_choice import HostDevice
 from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.errors import DataError
 from ckh.ops import GROUPED_CONV

@@ -42,7 +42,7 @@ from ckh.ops.gemm_universal.problem_sets.files import read_problems as read_gemm
 from ckh.ops.grouped_conv.kernel import ConvKernel, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, learned_kernels
 from ckh.ops.grouped_conv.problem import parse_conv_problem
-from ckh.ops.grouped_conv.problem_sets.files import read_problems as read_conv_problems
+from ckh.ops.grouped_conv.problem_sets import read_problems as read_conv_problems
 from ckh.problems import Direction
 from ckh.ranking.forest_file import _build, read_packed
 from ckh.ranking.layout import HEADER

@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -82,12 +82,6 @@ def overrun_of(canaries: Iterable[Array]) -> str:
     """Position of an out-of-bounds write, given the guards before and behind; empty if there is none."""
     touched = ((np.count_nonzero(guard != CANARY), where) for guard, where in zip(canaries, _PLACES, strict=True))
     return " and ".join(f"{count} bytes {where}" for count, where in touched if count)
-
-
-def array_view(buffer: GuardedBuffer, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """View of the buffer's first bytes as an array."""
-    view: Array = buffer.data[: dtype.itemsize * prod(shape)].view(dtype).reshape(tuple(shape))
-    return view
 
 
 class Memory(Protocol):
@@ -187,7 +181,7 @@ class HostMemory(Memory):
 
     def set_output(self, shape: Sequence[int], element: ElementType) -> None:
         self._output = GuardedBuffer(element.storage.itemsize * prod(shape))
-        self._result = array_view(self._output, shape, element.storage)
+        self._result = self._output.data.view(element.storage).reshape(tuple(shape))
         self._kept = np.empty_like(self._result)
         self._unwritten_byte = element.unwritten_byte
 

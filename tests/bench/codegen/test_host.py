@@ -24,7 +24,7 @@ from ckh.bench.codegen.unit import HostSimd
 from ckh.bench.compilation.compile import KernelBuilder, default_jobs
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import headers_comment
-from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.devices.device_choice import HostDevice
 from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.isolated.measure import Bench
 from ckh.bench.isolated.memory import HostMemory
