@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ckh.quick.printed import keep_printed, key_of, read_printed
@@ -118,6 +119,8 @@ def _full(args: list[str]) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads change the last digits of sums, and reserve memory
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         os.environ.setdefault("ARROW_IO_THREADS", "1")  # of eight, each with a stack
+        with suppress(OSError):
+            ctypes.CDLL("libgcc_s.so.1")  # without which threads abort the process when they end
         if hasattr(libc := ctypes.CDLL(None), "mallopt"):  # GNU's, which reserves 64 MB per thread
             libc.mallopt(-8, 1)  # M_ARENA_MAX of malloc.h
     return cli.dispatch(args)

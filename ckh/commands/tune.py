@@ -99,7 +99,7 @@ def _print_plan(tuning: ModelTuning) -> None:
     print_table("", ("problem", "layers", "count", "work"), rows)
     for step in measuring:
         if step.name == "bench" and (code := tuning.called(dry(step, tuning.out))):
-            raise StepError(step.name, code, step.name)
+            raise StepError(step.name, code)
         emit(f"$ {step.line}\n")
     export = f", ckh export --to {tuning.settings.to}" if tuning.settings.to else ""
     say(f"then: ckh train of six measured problems or more{export}")

@@ -162,8 +162,7 @@ class RunnableKernel:
                 lambda: all(map(self._is_finite, inputs, stored)),
             )
             result: Array = np.fromfile(folder / RESULT, storage).reshape(tuple(output.shape))
-        has_its_dtype = output.dtype == self.problem.dtype
-        return given_back(result, self._result, given[0], has_its_dtype=has_its_dtype)
+        return given_back(result, self._result, given[0], has_its_dtype=output.dtype == self.problem.dtype)
 
     def _is_finite(self, operand: Operand, stored: Array) -> bool:
         element = element_type(operand.dtype, fnuz_floats=self._worker.fnuz_floats)

@@ -32,7 +32,6 @@ class TuneStep:
     args: tuple[str, ...]
     keeps: Path | None = None  # file that its output is written to; None: it is printed
     is_gate_ignored: bool = False  # exit code 5 (problems without a kernel) is accepted
-    after: str = ""  # step to repeat if this one fails, as it may have ended before anything was measured
 
     @property
     def line(self) -> str:
@@ -68,7 +67,7 @@ def measuring(
         new = (*budget, "--out", run, *(("--force",) if is_begun else ()))
         yield TuneStep("bench", ("bench", *shapes, *directions, *today, *PLAN, *new))
     if settings.device != "emulated":
-        yield TuneStep("convert", ("convert", run, "--out", str(folder / MEASURED), "--force"), after="bench")
+        yield TuneStep("convert", ("convert", run, "--out", str(folder / MEASURED), "--force"))
 
 
 def require_model(settings: TuneSettings, problems: int, *, has_model: bool) -> None:

@@ -63,9 +63,9 @@ class StepError(CkhError):
 
     default_code = "step-failed"
 
-    def __init__(self, step: str, code: int, again: str) -> None:
+    def __init__(self, step: str, code: int) -> None:
         ended = f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
-        super().__init__(f"{step} {ended}", f"the same ckh tune continues with {again}")
+        super().__init__(f"{step} {ended}", f"the same ckh tune continues with {step}")
         self.step, self.step_code = step, code if code >= 0 else ExitCode.INTERRUPTED
 
 
@@ -183,8 +183,7 @@ class ModelTuning:
             if step.name == "train" and code == ExitCode.BAD_DATA and not self._is_complete():
                 return False
             if code and not (step.is_gate_ignored and code == ExitCode.NO_KERNEL):
-                self._progress.repeat_from(step.after)
-                raise StepError(step.name, code, step.after or step.name)
+                raise StepError(step.name, code)
             if step.name == "bench":
                 self._measured_run = read_run(self.out / steps.RUN)
             if self._is_complete():
