@@ -171,14 +171,19 @@ def wanted_of(dataset: Dataset, arch: str) -> Wanted:
 
 
 def mixtures() -> None:
-    """Evaluate models of mixtures of experts on the other GPU, and on each element type that training omitted."""
-    for arch, source in zip(AITER, AITER[::-1], strict=True):
-        dataset = with_choice(read_dataset(ROOT / "data" / f"aiter-moe-{arch}.parquet").valid())
+    """Evaluate models of mixtures of experts on the other GPU, the estimate, and each element type untrained."""
+    for name in (*AITER, "gfx942-mi300"):
+        dataset = with_choice(read_dataset(ROOT / "data" / f"aiter-moe-{name}.parquet").valid())
+        source = next(arch for arch in AITER if arch != dataset.arch)
         cus = int(dataset.frame["num_cus"].max())
         for stage in ("stage1", "stage2", "both"):
             part = dataset.select((dataset.frame["stage"] == stage).to_numpy())
-            what = f"mixtures on {arch} by the model of {source}, {stage}"
-            show(what, part, on_other(f"aiter_moe_{source}", part, arch, cus))
+            what = f"mixtures on {name} by the model of {source}, {stage}"
+            show(what, part, on_other(f"aiter_moe_{source}", part, dataset.arch, cus))
+            for dtype in sorted(part.frame["dtype"].unique()):
+                of_type = part.select((part.frame["dtype"] == dtype).to_numpy())
+                alone = estimate_model(wanted_for(of_type.problems()[0], dataset.arch, cus))
+                show(f"mixtures on {name} by the estimate, {dtype}, {stage}", of_type, answered(alone, of_type))
     dataset = with_choice(read_dataset(ROOT / "data" / f"aiter-moe-{AITER[0]}.parquet").valid())
     for dtype in sorted(dataset.frame["dtype"].unique()):
         is_held = (dataset.frame["dtype"] == dtype).to_numpy()

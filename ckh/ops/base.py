@@ -165,6 +165,34 @@ class TiledSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupedSizes(TiledSizes):
+    """Products that share N and K, which tiles cover one by one; `m` is the sum of their M."""
+
+    groups: Sequence[tuple[int, int]]  # M and number of the products
+
+    def tiled_m(self, tile_m: Any) -> Any:
+        """M in whole tiles of all products."""
+        return sum(-(-m // tile_m) * tile_m * count for m, count in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One of several products that a problem has a kernel for each; its time is their sum.
+
+    Attributes:
+        dtype: element type of its operands.
+        bytes: that it moves at least.
+        sizes: what tiles cover.
+        kernels: its part of each of a pool's kernels.
+    """
+
+    dtype: str
+    bytes: int
+    sizes: TiledSizes
+    kernels: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Encoding:
     """Encoding of kernels in data and models.
 
@@ -245,6 +273,7 @@ class Problems(Generic[P]):
         batch: the field that distinguishes problems of one layer; empty: `grows_with`.
         tried: limits a problem to what the tuners of its dataset rows tried; None: they tried all candidates.
         tiled: maps a problem to the matrix products that kernels cover with tiles; None: kernels have no tiles.
+        products: of problems that need several kernels, what each of them computes; None: one kernel computes all.
         requested: how problems are requested on a command line; None: only by files and sets.
         shaped: a `ckh.shapes.shaped.Shaped`, converts shapes of models and logs to problems; None: not supported.
     """
@@ -263,6 +292,7 @@ class Problems(Generic[P]):
     grows_with: str = ""
     batch: str = ""
     tiled: Callable[[P], TiledSizes] | None = None
+    products: Callable[[P], Sequence[Product]] | None = None
     tried: Callable[[P, pd.DataFrame], P] | None = None
     requested: Callable[[], Requested[P]] | None = None
     shaped: Part | None = None

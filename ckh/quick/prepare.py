@@ -88,8 +88,7 @@ def _can_prepare(model: Model, problem: Problem) -> bool:
     """True if one model answers all problems of the kind that have kernels, with values that C computes."""
     from ckh.learn.analytic.transfer import is_for_all_sizes
 
-    estimate = model.estimate
-    if model.shown_beside or (model.is_estimate and estimate is not None and not estimate.can_score):
+    if model.shown_beside or (model.is_estimate and model.spec.op.problems.tiled is None):
         return False  # C has forests for the order and TFLOPS only
     return model.not_measured is None or is_for_all_sizes(problem, model)
 

@@ -96,9 +96,9 @@ def weight_of(
     return weights[best] if is_gain(gain[best]) else 0.0
 
 
-def is_gain(gain: NDArray[np.float64]) -> bool:
-    """True if problems gain by more than the standard error of the mean, shape (problems,)."""
-    return len(gain) >= _FEWEST_CHOICES and bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
+def is_gain(gain: NDArray[np.float64], fewest: int = _FEWEST_CHOICES, deviations: float = 1.0) -> bool:
+    """True if enough problems gain by more than standard errors of the mean, shape (problems,)."""
+    return len(gain) >= fewest and bool(gain.mean() > deviations * gain.std() / np.sqrt(len(gain)))
 
 
 def row_scores(dataset: Dataset) -> NDArray[np.float64]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.hardware.archspec import Peaks
-    from ckh.ops.base import Problem, TiledSizes
+    from ckh.ops.base import Problem, Product, TiledSizes
     from ckh.schema import Resources
 
 _WITHOUT_PREFETCH = "basic"  # prefix of such pipelines' names
@@ -53,6 +53,8 @@ _BLOCK_SCALED, _SCALES_LAST, _CHECKS_LOADS = "blockscale", "cktile", ("intrawave
 # much as two measurements of a kernel differ. Where memory bounds a kernel's time, it hides this share of its work.
 _LESS_LDS, _SECOND_BUFFER = 1e-12, 0.05
 _LESS_WORK = 0.5
+# Bytes of a line of the L2 cache, which rows of a tile load whole, and the layout with rows along K.
+_LINE_BYTES, _ROWS_ALONG_K = 128, "rcr"
 _PARTIAL_BYTES = 8  # of a partial sum, in float32, stored and loaded
 _KB = 1024
 
@@ -105,6 +107,7 @@ class KernelShapes:
     bound: NDArray[np.float64]  # blocks of a compute unit that the kernel was compiled for
     scales: NDArray[np.bool_]  # sums are scaled in every iteration, after its products
     checks: NDArray[np.bool_]  # loads of rows are checked one by one where M is no multiple of the tile
+    is_rcr: NDArray[np.bool_]  # both operands have rows along K
 
     @classmethod
     def of(cls, kernels: Sequence[Any]) -> KernelShapes:
@@ -133,6 +136,7 @@ class KernelShapes:
             np.maximum(_stated(kernels, "per_cu", 1.0), 1.0),
             has_scales & (pipelines == _SCALES_LAST),
             np.isin(pipelines, _CHECKS_LOADS),
+            _stated(kernels, "layout", "") == _ROWS_ALONG_K,
         )
 
     def distinct(self) -> tuple[KernelShapes, NDArray[np.intp]]:
@@ -161,7 +165,7 @@ class EstimatedParts:
 
 
 def estimated_us(
-    problem: Problem,
+    problem: Problem | Product,
     sizes: TiledSizes,
     kernels: Sequence[Any] | KernelShapes,
     arch: ArchSpec,
@@ -174,7 +178,10 @@ def estimated_us(
 
 
 def minus_us(
-    problems: Sequence[Problem], sizes: Sequence[TiledSizes], kernels: Mapping[str, NDArray[np.float64]], arch: ArchSpec
+    problems: Sequence[Problem | Product],
+    sizes: Sequence[TiledSizes],
+    kernels: Mapping[str, NDArray[np.float64]],
+    arch: ArchSpec,
 ) -> NDArray[np.float64]:
     """Negative estimated times in microseconds, shape (problems, kernels)."""
     score = np.empty((len(problems), len(kernels[_TILE_M])))
@@ -205,7 +212,7 @@ def _column(name: str, c: Columns) -> Any:
     return c[name]
 
 
-def problem_inputs(problem: Problem, sizes: TiledSizes) -> dict[str, float]:
+def problem_inputs(problem: Problem | Product, sizes: TiledSizes) -> dict[str, float]:
     """Inputs of the estimate for a problem, by the names of `PROBLEM_INPUTS`."""
     values = sizes.m, sizes.n, sizes.k, sizes.batches, problem.bytes
     return dict(zip(PROBLEM_INPUTS, values, strict=True))
@@ -270,7 +277,7 @@ def estimated_parts(
     )
 
 
-def _columns(problem: Problem, sizes: TiledSizes, kernels: Mapping[str, NDArray[np.float64]]) -> Columns:
+def _columns(problem: Problem | Product, sizes: TiledSizes, kernels: Mapping[str, NDArray[np.float64]]) -> Columns:
     """Inputs of the estimate for a problem and kernels; M is in whole tiles, since products may have separate M."""
     of_problem = {**problem_inputs(problem, sizes), _TILED_M: sizes.tiled_m(kernels[_TILE_M])}
     return Columns({**of_problem, **kernels}, {}, {})
@@ -362,8 +369,9 @@ def _trip_clocks(shape: KernelShapes, width: float, flops: NDArray[np.float64], 
     tiles = (shape.tile_m + shape.tile_n) * shape.tile_k * width
     read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width
     in_lds = tiles / LDS_WRITE_BYTES_PER_CLOCK + read / arch.peaks.lds_bytes_per_clock
+    lines = np.where(shape.is_rcr, (shape.tile_m + shape.tile_n) * np.maximum(shape.tile_k * width, _LINE_BYTES), tiles)
     return np.asarray(
-        compute + issue + in_lds + (tiles + _spilled(shape, width, arch, 1.0)) / arch.peaks.l2_bytes_per_clock
+        compute + issue + in_lds + (lines + _spilled(shape, width, arch, 1.0)) / arch.peaks.l2_bytes_per_clock
     )
 
 

@@ -16,6 +16,7 @@ from ckh.learn.analytic.estimate import (
     PROBLEM_INPUTS,
     KernelShapes,
     estimate_engine,
+    estimated_us,
     kernel_inputs,
     minus_us,
     problem_inputs,
@@ -30,13 +31,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.learn.models.spec import Wanted
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import Kernel, Problem, Product
     from ckh.schema import Resources
 
 
 def has_estimate(wanted: Wanted) -> bool:
     """True if the analytic estimate can rank these kernels: they have tiles, and the GPU's peak rates are known."""
-    return operation(wanted.op_type).problems.tiled is not None and load_arch(wanted.arch).peaks is not None
+    problems = operation(wanted.op_type).problems
+    has_sizes = problems.tiled is not None or problems.products is not None
+    return has_sizes and load_arch(wanted.arch).peaks is not None
 
 
 class EstimateScores:
@@ -45,18 +48,15 @@ class EstimateScores:
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self._op, self._arch = operation(wanted.op_type), wanted.gpu
-        self._tiled = self._op.problems.tiled if has_estimate(wanted) else None
+        self.can_score = has_estimate(wanted)
+        self._tiled = self._op.problems.tiled if self.can_score else None
+        self._products = self._op.problems.products if self.can_score else None
         has_tiles = self._tiled is not None
         self.compiled = compiled_here(wanted.arch, wanted.op_type) if has_tiles else {}  # reports by kernel name
         # The last scored pool, and its shapes, which take longer to compute than the estimate.
         self._pool: Sequence[Kernel] | None = None
         self._shapes: dict[str, NDArray[np.float64]] = {}
         self._shape_of = np.empty(0, np.intp)
-
-    @property
-    def can_score(self) -> bool:
-        """True if there is an estimate."""
-        return self._tiled is not None
 
     def scores(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> NDArray[np.float64]:
         """Negative estimated times in microseconds, shape (problems, kernels)."""
@@ -65,6 +65,9 @@ class EstimateScores:
 
     def _by_shape(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> NDArray[np.float64]:
         """The scores of the pool's distinct shapes, shape (problems, shapes)."""
+        if self._products is not None:
+            self._shape_of = np.arange(len(pool))
+            return np.array([self._summed(self._products(problem), pool) for problem in problems])
         if self._tiled is None:
             self._shape_of = np.zeros(len(pool), np.intp)
             return np.zeros((len(problems), 1))
@@ -74,6 +77,11 @@ class EstimateScores:
             self._shapes = kernel_inputs(distinct, self.wanted.dtype, self._arch, self._compiled(pool))
             self._pool = pool
         return minus_us(problems, [self._tiled(problem) for problem in problems], self._shapes, self._arch)
+
+    def _summed(self, products: Sequence[Product], pool: Sequence[Kernel]) -> NDArray[np.float64]:
+        """The scores of kernels for several products, shape (kernels,)."""
+        times = (estimated_us(part, part.sizes, part.kernels(pool), self._arch) for part in products)
+        return np.asarray(-sum(times))
 
     def completed(
         self,

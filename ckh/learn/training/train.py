@@ -43,6 +43,8 @@ _FEWEST_ROWS = 2  # minimum for LightGBM
 _FOLDS = 5  # that choose the weight of a correction, if no others are requested
 # Of .5, 1, 2 and 4; AMD's winner is in five of other layers for .785, .823, .831 and .823, and .715 without a lead.
 _LEAD_OF_WINNERS = 2.0
+# Measured kernels of a problem, such problems, and standard errors by which other trees must choose better.
+_FEWEST_KERNELS, _FEWEST_PROBLEMS, _DEVIATIONS = 4, 50, 2.0
 _LEAD_FOLDS = 4  # whose kernels without measurements are of other tiles, and of other pipelines in every second
 _FEWEST_LEADS, _LEAD_LEVEL = 5, 0.95
 _TILE = ["tile_m", "tile_n", "tile_k"]
@@ -187,6 +189,7 @@ class Validated:
 def _validated(boosting: Boosting, target: str) -> Validated:
     """Cross-validate the fits of a target: the first one, unless the choices of another are better.
 
+    They are compared on problems of several kernels: choices between two do not tell who would choose well among all.
     Of large data, a target that neither ranks nor predicts speeds has one fold: it determines the number of trees and
     the error only.
     """
@@ -195,10 +198,11 @@ def _validated(boosting: Boosting, target: str) -> Validated:
     best, *others = (
         _validated_fit(boosting, fit, splits, is_corrected=is_corrected) for fit in boosting.fits_of(target)
     )
-    for other in others if splits else ():
-        every = np.arange(len(other.predicted))
-        ours, its = (boosting.prepared.chosen_efficiency(made.predicted, every) for made in (best, other))
-        best = other if is_gain(its - ours) else best
+    problem = boosting.prepared.dataset.problem_ids
+    rows = np.flatnonzero(np.bincount(problem)[problem] >= _FEWEST_KERNELS)
+    for other in others if splits and len(rows) else ():
+        ours, its = (boosting.prepared.chosen_efficiency(made.predicted, rows) for made in (best, other))
+        best = other if is_gain(its - ours, _FEWEST_PROBLEMS, _DEVIATIONS) else best
     return best
 
 

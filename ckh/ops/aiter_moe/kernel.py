@@ -8,10 +8,10 @@ moe_cktile2stages_common.py of May 2026), without public measurements known to c
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from functools import cache, lru_cache
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
@@ -19,10 +19,12 @@ from ckh.kernels.judging import ProblemRules
 from ckh.kernels.pools import Candidates
 from ckh.kernels.table import KernelTable
 from ckh.ops.aiter.applicability import rules_of
-from ckh.ops.aiter_moe.problem import BOTH, KINDS, OP_TYPE, STAGE1, STAGE2
+from ckh.ops.aiter_moe.problem import BOTH, GATES, KINDS, OP_TYPE, STAGE1, STAGE2, STAGES
+from ckh.ops.base import GroupedSizes, Product
+from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.ops.aiter_moe.problem import AiterMoe
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 CK_TILE = "moe_cktile2stages_"  # prefix of the names of CK Tile's kernels
 _JOINED = "+"
 _PAIR = 2  # kernels of a joint choice
+_DEPTH_BYTES = 32  # of K that a matrix instruction of 16 x 16 multiplies at least
 _N = "[1-9][0-9]{0,3}"  # a size
 _CK = re.compile(
     rf"moe_ck2stages_gemm(?P<gemm>[12])_(?P<block>{_N})x(?P<tile>{_N}x{_N}x{_N})_(?P<wave>{_N}x{_N})"
@@ -106,6 +109,54 @@ def parts(name: str) -> tuple[MoeChoice, MoeChoice]:
     """Return the two kernels of a joint choice."""
     first, _, second = name.partition(_JOINED)
     return parse_choice(first), parse_choice(second)
+
+
+@dataclass(frozen=True, slots=True)
+class ProductKernel:
+    """The kernel of one product of a choice, as the analytic estimate reads kernels."""
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    wave_m: int
+    wave_n: int
+    pipeline: str
+    per_cu: int
+    warp_tile_k: int
+    reduction: str  # of the second product, whose rows are added to those of their tokens
+    layout: str = "rcr"
+    wave_k: int = 1
+    warp_tile_m: int = 16
+    warp_tile_n: int = 16
+
+
+def products(problem: AiterMoe) -> list[Product]:
+    """The products of a problem's stages, with the rows of each expert in tiles of their own."""
+    rows, active = problem.tokens * problem.topk, min(problem.experts, problem.tokens * problem.topk)
+    groups = ((-(-rows // active), active),)
+    sizes = {
+        STAGE1: GroupedSizes(rows, GATES * problem.inter_dim, problem.model_dim, 1, groups),
+        STAGE2: GroupedSizes(rows, problem.model_dim, problem.inter_dim, 1, groups),
+    }
+    depth = int(_DEPTH_BYTES / DTYPE_BYTES[problem.dtype])
+    return [
+        Product(problem.dtype, replace(problem, stage=stage).bytes, sizes[stage], partial(_kernels, stage, depth))
+        for stage in STAGES
+        if stage in sizes and problem.stage in (stage, BOTH)
+    ]
+
+
+def _kernels(stage: str, depth: int, choices: Sequence[MoeChoice]) -> list[ProductKernel]:
+    """The kernels of a stage, whose matrix instructions multiply this many elements of K unless their names say it."""
+    number, reduction = (1, "") if stage == STAGE1 else (2, "atomic")
+    names = ("tile_n", "tile_k", "wave_m", "wave_n", "per_cu")
+    kernels = []
+    for choice in choices:
+        version, mfma_k = (getattr(choice, f"{name}{number}") for name in ("version", "mfma_k"))
+        stated: dict[str, Any] = {name: getattr(choice, f"{name}{number}") for name in names}
+        stated |= {"pipeline": "cktile" if mfma_k else f"intrawave_v{version}", "warp_tile_k": mfma_k or depth}
+        kernels.append(ProductKernel(choice.block_m, **stated, reduction=reduction))
+    return kernels
 
 
 _LIST = Path(__file__).with_name("kernels.txt")

@@ -27,9 +27,10 @@ from ckh.features.engine import Columns, Feature, FeatureEngine, log2_of, pieces
 from ckh.files.untrusted import integer, read_text
 from ckh.ops.aiter.problem_files import load_entries, nearest_row, torch_dtype, untuned_entries
 from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, judged_of, kernels_of, problems_of
-from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, candidates, candidates_key, other_names, parse_choice
+from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, candidates, candidates_key, other_names, parse_choice, products
 from ckh.ops.aiter_moe.problem import (
     DTYPES,
+    GATES,
     IDENTITY,
     KINDS,
     OP_TYPE,
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 
     Formula = Callable[[Columns], Any]
 
-_GATES = 2  # halves of the first product
 _WEIGHT_BYTES = {quant: DTYPE_BYTES[dtype] for quant, dtype in QUANTS.items()}
 
 
@@ -100,7 +100,7 @@ _DERIVED: dict[str, Formula] = {
     "active": _active,
     "rows_of_expert": lambda c: c["choices"] / c["active"],
     "row_tiles": lambda c: c["active"] * np.ceil(c["rows_of_expert"] / np.maximum(c["block_m"], 1)),
-    "n1": lambda c: _GATES * c["inter_dim"],
+    "n1": lambda c: GATES * c["inter_dim"],
     "k1": lambda c: c["model_dim"],
     "n2": lambda c: c["model_dim"],
     "k2": lambda c: c["inter_dim"],
@@ -391,6 +391,7 @@ OPERATION = Operation(
         },
         split_by=("model_dim", "inter_dim", "experts"),
         grows_with="tokens",
+        products=products,
     ),
     kernels=kernels_of(
         MoeChoice,

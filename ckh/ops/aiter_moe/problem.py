@@ -38,7 +38,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 IDENTITY: tuple[str, ...] = (*KINDS, *SIZES)
 
 _OUTPUT_BYTES = 2  # bf16
-_GATES = 2  # halves of the first product, one of which gates the other
+GATES = 2  # halves of the first product, one of which gates the other
 _SHORT = {"tokens": "t", "model_dim": "d", "inter_dim": "i", "experts": "e", "topk": "k"}
 _CANONICAL = (
     PREFIX
@@ -82,7 +82,7 @@ class AiterMoe(PasteableProblem):
     def flops(self) -> int:
         """Number of floating-point operations of its stages."""
         each = 2 * self.tokens * self.topk * self.model_dim * self.inter_dim
-        return each * ((self.stage != STAGE2) * _GATES + (self.stage != STAGE1))
+        return each * ((self.stage != STAGE2) * GATES + (self.stage != STAGE1))
 
     @property
     def bytes(self) -> int:
@@ -90,7 +90,7 @@ class AiterMoe(PasteableProblem):
         active, rows = min(self.experts, self.tokens * self.topk), self.tokens * self.topk
         weight, element = DTYPE_BYTES[QUANTS[self.quant]], DTYPE_BYTES[self.dtype]
         product = self.model_dim * self.inter_dim
-        first = active * _GATES * product * weight + self.tokens * self.model_dim * element
+        first = active * GATES * product * weight + self.tokens * self.model_dim * element
         first += rows * self.inter_dim * _OUTPUT_BYTES
         second = active * product * weight + rows * self.inter_dim * element
         second += self.tokens * self.model_dim * _OUTPUT_BYTES

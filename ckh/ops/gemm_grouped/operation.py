@@ -17,7 +17,7 @@ import numpy as np
 
 from ckh.features.engine import Feature
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
-from ckh.ops.base import TiledSizes
+from ckh.ops.base import GroupedSizes
 from ckh.ops.gemm_grouped.problem import OP_TYPE, GemmGroupedProblem, parse_groups
 from ckh.ops.gemm_universal.derived import GEMM, derived, sliced_by
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import Rules
-    from ckh.ops.gemm_grouped.problem import Groups
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -132,24 +131,13 @@ _DERIVED = derived(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedSizes(TiledSizes):
-    """Products that share N and K, which tiles cover one by one; `m` is the sum of their M."""
-
-    groups: Groups  # M and number of the products
-
-    def tiled_m(self, tile_m: Any) -> Any:
-        """M in whole tiles of all products."""
-        return sum(-(-m // tile_m) * tile_m * count for m, count in self.groups)
-
-
 def _place(problem: GemmGroupedProblem) -> list[float]:
     """`gemm_universal`'s point for the sum of all M, the number of groups, and the largest M relative to the mean."""
     most, number = problem.groups[0][0], problem.num_groups
     return [*GEMM.problems.place(problem), log2(number), log2(most * number / problem.m)]
 
 
-def _tiled(problem: GemmGroupedProblem) -> TiledSizes:
+def _tiled(problem: GemmGroupedProblem) -> GroupedSizes:
     k = -(-problem.k // problem.split_k)
     return GroupedSizes(problem.m, problem.n, k, problem.split_k, problem.groups)
 
