@@ -165,14 +165,17 @@ def test_problems_that_c_cannot_state_are_not_prepared(
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_substitute_model_is_prepared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The model of gfx942 measured another kind of experts: its substitute answers all sizes of this kind."""
+def test_estimates_of_several_products_are_not_prepared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The estimate of both products of a mixture is a sum that C does not compute; measured kinds are prepared."""
     monkeypatch.delenv("CKH_MODELS")
-    kind = "--op aiter_moe --arch gfx942 --model-dim 7168 --inter-dim 256 --experts 256 --topk 8 --json"
-    assert prepare(asked(f"{kind} --tokens 16"))
-    text = quick(asked(f"{kind} --tokens 64"))
-    assert text == full(capsys, f"{kind} --tokens 64")
-    assert json.loads(text)["not_measured"] is not None
+    kind = "--op aiter_moe --arch gfx942 --tokens 64 --model-dim 7168 --inter-dim 256 --experts 256 --topk 8 --json"
+    assert not prepare(asked(f"{kind} --quant per_1x128"))
+    document = json.loads(full(capsys, f"{kind} --quant per_1x128"))
+    assert document["not_measured"]["basis"] == "estimate"
+    assert prepare(asked(kind))
+    assert quick(asked(kind)) == full(capsys, kind)
 
 
 @pytest.mark.usefixtures("alone")
