@@ -176,7 +176,7 @@ class GroupedSizes(TiledSizes):
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class EstimatedProduct:
     """One of several products that a problem has a kernel for each; its time is their sum.
 
     Attributes:
@@ -292,7 +292,7 @@ class Problems(Generic[P]):
     grows_with: str = ""
     batch: str = ""
     tiled: Callable[[P], TiledSizes] | None = None
-    products: Callable[[P], Sequence[Product]] | None = None
+    products: Callable[[P], Sequence[EstimatedProduct]] | None = None
     tried: Callable[[P, pd.DataFrame], P] | None = None
     requested: Callable[[], Requested[P]] | None = None
     shaped: Part | None = None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.hardware.archspec import Peaks
-    from ckh.ops.base import Problem, Product, TiledSizes
+    from ckh.ops.base import EstimatedProduct, Problem, TiledSizes
     from ckh.schema import Resources
 
 _WITHOUT_PREFETCH = "basic"  # prefix of such pipelines' names
@@ -165,7 +165,7 @@ class EstimatedParts:
 
 
 def estimated_us(
-    problem: Problem | Product,
+    problem: Problem | EstimatedProduct,
     sizes: TiledSizes,
     kernels: Sequence[Any] | KernelShapes,
     arch: ArchSpec,
@@ -178,7 +178,7 @@ def estimated_us(
 
 
 def minus_us(
-    problems: Sequence[Problem | Product],
+    problems: Sequence[Problem | EstimatedProduct],
     sizes: Sequence[TiledSizes],
     kernels: Mapping[str, NDArray[np.float64]],
     arch: ArchSpec,
@@ -212,7 +212,7 @@ def _column(name: str, c: Columns) -> Any:
     return c[name]
 
 
-def problem_inputs(problem: Problem | Product, sizes: TiledSizes) -> dict[str, float]:
+def problem_inputs(problem: Problem | EstimatedProduct, sizes: TiledSizes) -> dict[str, float]:
     """Inputs of the estimate for a problem, by the names of `PROBLEM_INPUTS`."""
     values = sizes.m, sizes.n, sizes.k, sizes.batches, problem.bytes
     return dict(zip(PROBLEM_INPUTS, values, strict=True))
@@ -277,7 +277,9 @@ def estimated_parts(
     )
 
 
-def _columns(problem: Problem | Product, sizes: TiledSizes, kernels: Mapping[str, NDArray[np.float64]]) -> Columns:
+def _columns(
+    problem: Problem | EstimatedProduct, sizes: TiledSizes, kernels: Mapping[str, NDArray[np.float64]]
+) -> Columns:
     """Inputs of the estimate for a problem and kernels; M is in whole tiles, since products may have separate M."""
     of_problem = {**problem_inputs(problem, sizes), _TILED_M: sizes.tiled_m(kernels[_TILE_M])}
     return Columns({**of_problem, **kernels}, {}, {})

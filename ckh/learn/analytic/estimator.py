@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.learn.models.spec import Wanted
-    from ckh.ops.base import Kernel, Problem, Product
+    from ckh.ops.base import EstimatedProduct, Kernel, Problem
     from ckh.schema import Resources
 
 
@@ -78,7 +78,7 @@ class EstimateScores:
             self._pool = pool
         return minus_us(problems, [self._tiled(problem) for problem in problems], self._shapes, self._arch)
 
-    def _summed(self, products: Sequence[Product], pool: Sequence[Kernel]) -> NDArray[np.float64]:
+    def _summed(self, products: Sequence[EstimatedProduct], pool: Sequence[Kernel]) -> NDArray[np.float64]:
         """The scores of kernels for several products, shape (kernels,)."""
         times = (estimated_us(part, part.sizes, part.kernels(pool), self._arch) for part in products)
         return np.asarray(-sum(times))

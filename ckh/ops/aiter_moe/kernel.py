@@ -20,7 +20,7 @@ from ckh.kernels.pools import Candidates
 from ckh.kernels.table import KernelTable
 from ckh.ops.aiter.applicability import rules_of
 from ckh.ops.aiter_moe.problem import BOTH, GATES, KINDS, OP_TYPE, STAGE1, STAGE2, STAGES
-from ckh.ops.base import GroupedSizes, Product
+from ckh.ops.base import EstimatedProduct, GroupedSizes
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class ProductKernel:
     warp_tile_n: int = 16
 
 
-def products(problem: AiterMoe) -> list[Product]:
+def products(problem: AiterMoe) -> list[EstimatedProduct]:
     """The products of a problem's stages, with the rows of each expert in tiles of their own."""
     rows, active = problem.tokens * problem.topk, min(problem.experts, problem.tokens * problem.topk)
     groups = ((-(-rows // active), active),)
@@ -140,7 +140,9 @@ def products(problem: AiterMoe) -> list[Product]:
     }
     depth = int(_DEPTH_BYTES / DTYPE_BYTES[problem.dtype])
     return [
-        Product(problem.dtype, replace(problem, stage=stage).bytes, sizes[stage], partial(_kernels, stage, depth))
+        EstimatedProduct(
+            problem.dtype, replace(problem, stage=stage).bytes, sizes[stage], partial(_kernels, stage, depth)
+        )
         for stage in STAGES
         if stage in sizes and problem.stage in (stage, BOTH)
     ]
