@@ -28,6 +28,7 @@ from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import Model, load_model, wanted_for
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
+from ckh.ops.grouped_conv.requested import has_few_channels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +44,12 @@ def random_pairs(dataset: Dataset, pairs: int, seed: int) -> Dataset:
     """Some rows of a dataset, or all."""
     count = min(pairs, len(dataset))
     return dataset.select(np.sort(np.random.default_rng(seed).choice(len(dataset), count, replace=False)))
+
+
+def with_wide_channels(dataset: Dataset) -> Dataset:
+    """Rows of problems whose channels kernels load in whole vectors, or pad to these."""
+    is_wide = [not has_few_channels(problem.c, problem.k, problem.g) for problem in dataset.problems()]
+    return dataset.select(np.array(is_wide)[dataset.problem_ids])
 
 
 def options_of(learned: Dataset, prior: float) -> TrainOptions:
@@ -81,7 +88,7 @@ def main() -> None:
     analytic._WAIT_CLOCKS = arguments.wait  # noqa: SLF001
     data = {number: read_dataset(path).valid() for number, path in FILES.items()}
     for learned, judged in ((20, 30), (30, 20)):
-        held_out = data[judged]
+        held_out = with_wide_channels(data[judged])
         estimate = estimate_model(wanted_for(held_out.problems()[0], held_out.arch))
         before = efficiency(estimate, held_out)
         print(f"{judged}-kernel file by the estimate alone: {shown([before])}", flush=True)

@@ -157,7 +157,7 @@ def of_convolutions() -> None:
     """Print each of AMD's files by a model of the other, and both by the estimate."""
     data = {number: read_dataset(path).valid() for number, path in estimate_prior.FILES.items()}
     for learned, judged in ((20, 30), (30, 20)):
-        held = data[judged]
+        held = estimate_prior.with_wide_channels(data[judged])
         by_model = estimate_prior.chosen(data[learned], held, estimate_prior.options_of(data[learned], 1.0))
         show("grouped_conv", f"{learned}-kernel file -> {judged}-kernel file", spread(by_model), "recipe")
         by_estimate = estimate_prior.efficiency(estimate_model(wanted_for(held.problems()[0], ARCH)), held)
