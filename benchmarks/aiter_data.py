@@ -26,7 +26,7 @@ def thinned(dataset: Dataset) -> Dataset:
     op = dataset.op
     rows = winner_rows(dataset)
     layer = group_numbers(
-        dataset.frame, [name for name in (*op.problems.identity, "arch") if name != op.problems.grows_with]
+        dataset.frame, [name for name in (*op.problems.identity, "arch", *op.apart) if name != op.problems.grows_with]
     )[rows]
     size = dataset.frame[op.problems.grows_with].to_numpy()[rows]
     winner = dataset.frame["kernel"].to_numpy(dtype=object)[rows]

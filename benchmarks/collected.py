@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter, defaultdict
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +40,7 @@ from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.account import Account
 from ckh.ops.aiter.devices import compute_units
 from ckh.ops.aiter.tables import OTHER_ARCH, US_PER_MS
-from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, parse_kernel
+from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, parse_kernel, resolved
 from ckh.ops.aiter_gemm.problem import CK, CKTILE, FAMILIES, AiterGemm
 from ckh.ops.aiter_gemm.tuned import CSV
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, known_name, parse_choice
@@ -65,6 +65,11 @@ OTHER_KIND = "of a kind of GEMM that ckh does not know"
 REPLACED = "of a kernel that a later version of FBGEMM replaced"
 
 ARCH, GPU = "gfx942", "MI300X"  # of FBGEMM's tables, according to the pull requests that added them
+KEY = ("family", "gfx", "cu_num", "M", "N", "K", "q_dtype_w")
+LEFT = ["family", "stem", "number", "has_split", "again", "first", "last", "path", "library", "at_head", "gfx_stated"]
+# Share of splits among winners that fill the device, from which on splits had no effect: some versions of AITER tried
+# splits that no kernel got (pull requests 2335, 2541 and 4448 of ROCm/aiter), and equal kernels won by chance.
+IDLE = 0.5
 RENAMED = {"cus": "cu_num", "kernel": "kernelName", "split_k": "splitK", "time_us": "us"}  # columns of AITER's tables
 FIELDS = {"cus": "num_cus", "token": "tokens", "expert": "experts", "q_dtype_a": "dtype", "q_type": "quant"}
 FIELDS |= {"act_type": "activation"}
@@ -75,24 +80,40 @@ QUANTS = {name: quant for quant, name in QUANT_NAMES.items()}
 
 
 def convert_gemms(path: Path, out: Path, options: ReadOptions) -> None:
-    """Convert rows of AITER's tuned GEMM tables; for a shape tuned again with the same winner, the last is used.
+    """Convert rows of AITER's tuned GEMM tables, each commit of a table as a table of its own.
 
-    Winners of a shape are of different tunings, whose times do not compare: each is of another table.
+    Times of tables do not compare, and each tuner tried something else. Of tables with the same winner of a shape, the
+    last is used, or the last that tried splits. Splits of tables in which they had no effect are not kept.
     """
-    frame = pd.read_parquet(path).sort_values("last", kind="stable").rename(columns=RENAMED)
-    key = [name for name in ("family", "gfx", "cu_num", "M", "N", "K", "q_dtype_w") if name in frame]
-    is_known = frame["family"].isin(FAMILIES)
-    if "library" in frame:
-        is_known &= frame["library"].isin(("ck", "cktile"))
-    frame = frame[is_known].drop_duplicates([*key, "kernelName", "splitK"], keep="last")
+    frame = pd.read_parquet(path).rename(columns=RENAMED)
+    is_known = frame["family"].isin(FAMILIES) & frame["library"].isin((CK, CKTILE))
+    frame = frame[is_known & ((frame["gfx"] == options.arch) | (options.arch is None))].reset_index(drop=True)
+    frame["stem"] = frame["path"].map(lambda text: PurePath(text).stem)
+    number = frame.groupby(["family", "gfx", "cu_num", "stem", "first"], dropna=False).ngroup()
+    fills = np.array([_fills(row) for row in frame.to_dict("records")]) & (frame["library"] == CK)
+    idle = (frame["splitK"] > 0)[fills].groupby(number[fills]).mean()
+    frame.loc[number.isin(idle.index[idle >= IDLE]), "splitK"] = 0
+    has_split = (frame["splitK"] > 0).groupby(number).transform("any")
+    frame = frame.assign(number=number, has_split=has_split).sort_values(["has_split", "last"], kind="stable")
+    frame = frame.drop_duplicates([*KEY, "kernelName", "splitK"], keep="last")
+    frame["again"] = frame.groupby([*KEY, "number"], dropna=False).cumcount()  # other winners in one table
     with TemporaryDirectory() as work:
         tables = []
-        for (family, number), rows in frame.groupby(
-            ["family", frame.groupby(key, dropna=False).cumcount()], sort=False
-        ):
-            tables.append(Path(work) / f"{family}_tuned_gemm_{number}.csv")
-            rows.dropna(axis="columns", how="all").drop(columns=["family", "last"]).to_csv(tables[-1], index=False)
-        convert(tables, out, options, format_name=CSV)
+        for (number, again), rows in frame.groupby(["number", "again"]):
+            family, stem, first = rows.iloc[0][["family", "stem", "first"]]
+            of_family = "" if family in stem else f"{family}_"
+            tables.append(Path(work) / f"{of_family}{stem}_{first}_{number}{f'_{again}' * bool(again)}.csv")
+            rows.drop(columns=LEFT).dropna(axis="columns", how="all").to_csv(tables[-1], index=False)
+        convert(tables, out, replace(options, peak_check=False), format_name=CSV)
+
+
+def _fills(row: Mapping[Any, Any]) -> bool:
+    """True if a row's kernel has an output tile for each compute unit, so that a split gains nothing."""
+    try:
+        kernel = parse_kernel(resolved(row["kernelName"]))
+    except DataError:
+        return False
+    return bool(-(-row["M"] // kernel.tile_m) * -(-row["N"] // kernel.tile_n) >= row["cu_num"])
 
 
 def read_fbgemm(path: Path, options: ReadOptions) -> Reading:

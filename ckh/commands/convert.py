@@ -164,6 +164,7 @@ def _print_summary(out: Path, summary: ConversionSummary, next_command: str | No
         ("direction", ", ".join(summary.variants)),
         ("superseded in a run", summary.superseded),
         ("repeated across runs", summary.repeated),
+        *((f"tables that tried (inferred) {tried}", count) for tried, count in summary.tried.items()),
         *((f"left out: {reason}", count) for reason, count in summary.dropped.items()),
     ]
     print_table(str(out), ("", "count"), [[name, str(value)] for name, value in rows])

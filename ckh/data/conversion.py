@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -76,6 +77,8 @@ class ConversionSummary(Record):
     """Rows replaced by a later row of the same run."""
     repeated: int
     """Rows replaced by a row of another run."""
+    tried: dict[str, int]
+    """Tables of winners, by what their tuners tried, inferred from the winners: values of columns of kernels."""
     sha256: str
     """Hash of the dataset's content."""
     warnings: tuple[str, ...]
@@ -123,6 +126,7 @@ def convert(
         if written is None:
             raise DataError(f"{merged.op.name} has no format {to}", "write Parquet", code="unsupported")
         warnings += written.write(merged, out)
+    stated = [source["tried"] for source in merged.metadata["sources"] if "tried" in source]
     return ConversionSummary(
         rows=len(merged),
         valid=sum(int(pc.sum(block["is_valid"]).as_py()) for block in merged.blocks(["is_valid"])),
@@ -136,6 +140,7 @@ def convert(
         bad=account.named(account.bad),
         superseded=merged.superseded,
         repeated=merged.repeated,
+        tried=dict(Counter(", ".join(f"{name} {values}" for name, values in each.items()) for each in stated)),
         sha256=merged.content_hash,
         warnings=tuple(warnings),
     )

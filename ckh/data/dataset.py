@@ -16,6 +16,7 @@ from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
 from ckh.files.outputs import FileKind, check_output, open_output
 from ckh.files.paths import path_of
+from ckh.kernels.table import column_of
 from ckh.ops import operation
 from ckh.ops.base import lazily
 from ckh.schema import HARDWARE, Status
@@ -202,9 +203,6 @@ class Dataset(Shown):
     def is_won(self) -> NDArray[np.bool_]:
         """Mask of problems without times to compare, of which at most winners are known; shape (problems,)."""
         is_timed = (self.frame["is_valid"] & (self.frame["latency_ms"] > 0)).to_numpy(dtype=bool)
-        # Winners of several tunings in one run.
-        if won := [source["name"] for source in self.metadata.get("sources", ()) if source.get("winners")]:
-            is_timed = is_timed & ~self.frame["run_id"].isin(won).to_numpy()
         return np.bincount(self.problem_ids[is_timed], minlength=len(self.first_rows)) < _FEWEST_TIMES
 
     @cached_property
@@ -231,6 +229,18 @@ class Dataset(Shown):
             return self.problems()
         groups = zip(self.problems(), self.frame.groupby(self.problem_ids), strict=True)
         return [limited(problem, rows) for problem, (_, rows) in groups]
+
+    @cached_property
+    def _stated(self) -> dict[str, dict[str, list[Any]]]:
+        """Run -> column of kernels -> the values that its tuner tried, where its source states them."""
+        sources = [source for source in self.metadata.get("sources", ()) if "tried" in source]
+        return {f"{source['name']}:{source['sha256'][:12]}": source["tried"] for source in sources}
+
+    def tried(self, row: int, pool: Sequence[Any], kernels: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Select among the indices of kernels in a pool those that the tuner of a row's run tried."""
+        for name, values in self._stated.get(str(self.frame["run_id"].iloc[row]), {}).items():
+            kernels = kernels[np.isin(column_of(pool, name)[kernels], values)]
+        return kernels
 
     @cached_property
     def _all_problems(self) -> list[Any]:

@@ -15,8 +15,8 @@ SHIPPED = Path(__file__).parents[2] / "data"
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("aiter-gemm-gfx942", 5111),
-        ("aiter-gemm-gfx950", 6281),
+        ("aiter-gemm-gfx942", 6851),
+        ("aiter-gemm-gfx950", 7863),
         ("aiter-moe-gfx942", 1824),
         ("aiter-moe-gfx942-mi300", 256),
         ("aiter-moe-gfx950", 3742),

@@ -86,7 +86,9 @@ def stand_in(wanted: Wanted, problem: Problem, others: Others | None = None) -> 
     if options[0] is not None and options[0].ref is not None and _has_same_rates(options[0].ref.spec, wanted):
         return _answering(options[0], wanted)
     if has_estimate(wanted):
-        options.append(_Option(estimate_model(wanted), judged_estimate(wanted, problem)))
+        judged = _judged("", wanted, problem)  # on this GPU, else the worst
+        worth = min(judged, key=lambda worth: (worth.target != wanted.arch, worth.figures), default=None)
+        options.append(_Option(estimate_model(wanted), worth))
     options.append(_first_with_kernels(far, wanted, problem))
     if usable := [option for option in options if option is not None]:
         return _answering(reduce(_better, usable), wanted)
@@ -154,12 +156,6 @@ def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
     if model.spec.op.kernels.knows is not None and (knows := model.spec.op.kernels.knows(model.path)) is not None:
         return Model(model.path, model.spec, EstimateScores(wanted), Completion.FILLED, knows)
     return Model(model.path, model.spec, EstimateScores(wanted), Completion.TIE_BROKEN)
-
-
-def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:
-    """Evaluation of the estimate on such problems: on this GPU, else the worst."""
-    judged = _judged("", wanted, problem)
-    return min(judged, key=lambda worth: (worth.target != wanted.arch, worth.figures), default=None)
 
 
 def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
@@ -230,7 +226,8 @@ def others_nearest_first(wanted: Wanted) -> Others:
     known = {ref.path.resolve(): ref for ref in list_models(op_type=wanted.op_type)}
     fits = [ref for ref in known.values() if _orders_the_same(ref.spec, wanted)]
     fits.sort(key=lambda ref: _distance(ref.spec, wanted))
-    near = [ref for ref in fits if _is_kin(ref.spec, wanted)]
+    kin = load_arch(wanted.arch).target_family
+    near = [ref for ref in fits if load_arch(ref.spec.arch).target_family == kin]
     return near, [ref for ref in fits if ref not in near]
 
 
@@ -248,10 +245,6 @@ def _has_same_rates(spec: ModelSpec, wanted: Wanted) -> bool:
     rates = peaks.flops_per_cu_clock
     is_as_wide = DTYPE_BYTES[spec.dtype] == DTYPE_BYTES[wanted.dtype]
     return is_as_wide and rates.get(spec.dtype) == rates.get(wanted.dtype)
-
-
-def _is_kin(spec: ModelSpec, wanted: Wanted) -> bool:
-    return load_arch(wanted.arch).target_family == load_arch(spec.arch).target_family
 
 
 def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, str]:

@@ -102,13 +102,6 @@ def _gpu(arch: str, num_cus: int, max_clock_mhz: int) -> str:
     return f"{arch}, {num_cus} CUs, {max_clock_mhz} MHz"
 
 
-def _device_of(row: Any) -> str:
-    """Identifying text of the device of a dataset's row."""
-    if row.arch == HOST:
-        return _host(row.device, row.hw_max_clock_mhz, row.hw_l2_cache_kb)
-    return _gpu(row.arch, row.hw_num_cus, row.hw_max_clock_mhz)
-
-
 def probe_path(problem: str, arch: str) -> Path:
     """Path of a problem's file."""
     name = hashlib.sha256(f"{arch} {problem}".encode()).hexdigest()[:_NAME_LENGTH]
@@ -164,10 +157,10 @@ def remember_all(measured: Dataset) -> int:
         rows = of_problem[number]
         kernels = tuple(filter(None, map(_timed, rows)))
         when = datetime.fromtimestamp(max(row.measured_at for row in rows), timezone.utc)
-        text, arch = problem.canonical(), str(rows[0].arch)
-        probe = Probe(
-            text, arch, _device_of(rows[0]), when.isoformat(timespec="seconds"), __version__, compiler, kernels
-        )
+        text, row = problem.canonical(), rows[0]
+        arch, clock = str(row.arch), row.hw_max_clock_mhz
+        device = _host(row.device, clock, row.hw_l2_cache_kb) if arch == HOST else _gpu(arch, row.hw_num_cus, clock)
+        probe = Probe(text, arch, device, when.isoformat(timespec="seconds"), __version__, compiler, kernels)
         if not probe.fastest_first():
             continue
         count += 1

@@ -203,10 +203,11 @@ def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
         if id(ranking.pool) not in places:
             names = {op.kernels.name(kernel): index for index, kernel in enumerate(ranking.pool)}
             places[id(ranking.pool)] = ranking.pool, names
-        if not len(ranking.order):
+        order = dataset.tried(int(dataset.first_rows[number]), ranking.pool, ranking.order)
+        if not len(order):
             continue
-        first[number] = op.kernels.name(ranking.pool[ranking.order[0]])
+        first[number] = op.kernels.name(ranking.pool[order[0]])
         winner = places[id(ranking.pool)][1].get(winners[number])
-        if winner is not None and (at := np.flatnonzero(ranking.order == winner)).size:
+        if winner is not None and (at := np.flatnonzero(order == winner)).size:
             place[number] = at[0]
     return WinnerPlaces(place, first)

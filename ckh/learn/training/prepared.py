@@ -198,7 +198,8 @@ def _rivals(
     for row, problem, is_won in zip(winners.first_rows.tolist(), winners.contests(), winners.is_won, strict=True):
         if is_won:
             candidates = op.kernels.candidates(problem, arch, Path())
-            pools.setdefault(id(candidates.pool), (candidates.pool, []))[1].append((row, candidates.chosen))
+            tried = winners.tried(row, candidates.pool, candidates.chosen)
+            pools.setdefault(id(candidates.pool), (candidates.pool, []))[1].append((row, tried))
     # Kernels that won the same problem in another run are no rivals.
     same = group_numbers(winners.frame, (*op.problems.identity, "arch"))
     names_of = pd.Series(names).groupby(same).agg(set).tolist()

@@ -60,7 +60,7 @@ def _notes(answer: Any) -> Iterator[tuple[Any, ...]]:
 
 _KERNEL = (
     r"[a-z0-9_]+?_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<instruction>\d+x\d+)_(?P<others>\w+?)"
-    r"_(?P<pipeline>int\w+wave_v\d)"
+    r"_(?P<pipeline>int\w+wave_v\d(?:_splitk\d+)?)"
 )
 REQUESTED = Requested(
     _OPTIONS,

@@ -79,16 +79,6 @@ def _divisor(name: str) -> Formula:
     return formula
 
 
-def _products(c: Columns) -> Any:
-    """Products of a launch: 1 unless batched or grouped."""
-    return np.maximum(np.where(np.isnan(c[GROUPS]), 0.0, c[GROUPS]), 1)
-
-
-def _rows_of_product(c: Columns) -> Any:
-    """Rows of each product: of grouped ones the mean, as only their sum is known."""
-    return np.where(c.codes("family", _IS_GROUPED, 0.0) > 0, c["m"] / c["products"], c["m"])
-
-
 def _grid(width: int) -> Formula:
     return lambda c: np.ceil(c["n"] / width) / c["cus"]
 
@@ -98,8 +88,9 @@ _DERIVED: dict[str, Formula] = {
     "cus": lambda c: np.maximum(c["num_cus"], 1),
     "parts": lambda c: np.exp2(c["split_k"]),
     "k_of_part": lambda c: c["k"] / c["parts"],
-    "products": _products,
-    "rows": _rows_of_product,
+    "products": lambda c: np.fmax(c[GROUPS], 1),  # of a launch, 1 unless batched or grouped
+    # Of each product: of grouped ones the mean, as only their sum is known.
+    "rows": lambda c: np.where(c.codes("family", _IS_GROUPED, 0.0) > 0, c["m"] / c["products"], c["m"]),
     "tiles_m": pieces("rows", "tile_m"),
     "tiles_n": pieces("n", "tile_n"),
     "tiles": lambda c: c["products"] * c["tiles_m"] * c["tiles_n"],

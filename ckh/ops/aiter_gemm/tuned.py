@@ -5,7 +5,7 @@ Rows of other libraries, and of kernels that are not in AITER's current lists, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
@@ -104,14 +104,20 @@ def _write(rows: MeasuredRows, path: Path) -> list[str]:
 
 
 def read_tuned(path: Path, options: ReadOptions) -> Reading:
-    """Read a tuned table."""
+    """Read a tuned table, and infer from its winners the libraries and splits of K that its tuner tried."""
+    libraries, splits = set(), {0}
 
     def winners(cells: dict[str, str]) -> list[Won]:
         if "B" in cells:
             raise DataError(f"{path} has batched GEMMs, which are not supported", code="unsupported")
-        return [_winner(cells, path.name, options)]
+        won = _winner(cells, path.name, options)
+        libraries.add(won.kernel.library)
+        splits.update(range(won.kernel.split_k + 1))
+        return [won]
 
-    return read_csv(path, options, CSV, _REQUIRED, winners, op_type=OP_TYPE)
+    reading = read_csv(path, options, CSV, _REQUIRED, winners, op_type=OP_TYPE)
+    tried = {"library": sorted(libraries), "split_k": sorted(splits)}
+    return replace(reading, sources=tuple({**source, "tried": tried, "inferred": True} for source in reading.sources))
 
 
 def _winner(cells: dict[str, str], table: str, options: ReadOptions) -> Won:
@@ -131,6 +137,8 @@ def _winner(cells: dict[str, str], table: str, options: ReadOptions) -> Won:
     # CK Tile's block-scaled kernels serve shuffled operands too.
     if kernel.library == CKTILE and family == "a8w8_blockscale" and _SHUFFLED in table:
         family = f"{family}_{_SHUFFLED}"
+    if not FAMILY_FACTS[family]["pools"].get(kernel.library, ("", 0))[1]:  # AITER passes the split to no kernel
+        kernel = replace(kernel, split_k=0)
     # AITER's tuner of `a8w8` used int8 before its tables had a column for it.
     dtype = dtype_name((cells.get("q_dtype_w") or "int8").removeprefix("torch."))
     if len(FAMILIES[family]) == 1:

@@ -63,11 +63,6 @@ if TYPE_CHECKING:
 _WEIGHT_BYTES = {quant: DTYPE_BYTES[dtype] for quant, dtype in QUANTS.items()}
 
 
-def _active(c: Columns) -> Any:
-    """Expected number of experts that some token chooses, for random choices."""
-    return c["experts"] * (1 - np.exp2(c["choices"] * np.log2(np.maximum(1 - 1 / c["experts"], 1e-9))))
-
-
 def _tiles(product: int) -> Formula:
     """Number of tiles of a product, 0 without a kernel for it."""
 
@@ -97,7 +92,8 @@ def _of_products(name: str, formula: Callable[[int], Formula]) -> dict[str, Form
 _DERIVED: dict[str, Formula] = {
     "cus": lambda c: np.maximum(c["num_cus"], 1),
     "choices": lambda c: c["tokens"] * c["topk"],
-    "active": _active,
+    # Expected number of experts that some token chooses, for random choices.
+    "active": lambda c: c["experts"] * (1 - np.exp2(c["choices"] * np.log2(np.maximum(1 - 1 / c["experts"], 1e-9)))),
     "rows_of_expert": lambda c: c["choices"] / c["active"],
     "row_tiles": lambda c: c["active"] * np.ceil(c["rows_of_expert"] / np.maximum(c["block_m"], 1)),
     "n1": lambda c: GATES * c["inter_dim"],

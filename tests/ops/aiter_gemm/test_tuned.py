@@ -109,7 +109,12 @@ def test_a_collection_is_read_as_its_tables(tmp_path: Path) -> None:
         "kernel": [KERNEL] * 3,
         "split_k": [0] * 3,
         "time_us": [5.0, 6.0, 3.0],
+        "first": ["2025-01-01"] * 3,
         "last": ["2026-02-01", "2025-01-01", "2025-01-01"],
+        "library": ["ck"] * 3,
+        "path": ["aiter/configs/a8w8_tuned_gemm.csv"] * 3,
+        "at_head": [True, False, True],
+        "gfx_stated": [True, True, False],
     }
     path, out = tmp_path / "all.parquet", tmp_path / "data.parquet"
     pd.DataFrame(columns).to_parquet(path)
