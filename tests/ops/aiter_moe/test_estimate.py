@@ -10,8 +10,9 @@ import pytest
 from ckh.archs import load_arch
 from ckh.learn.analytic.estimate import KernelShapes, estimated_us, kernel_inputs
 from ckh.learn.analytic.estimator import EstimateScores
-from ckh.learn.analytic.transfer import judged_estimate, stand_in
+from ckh.learn.analytic.transfer import stand_in
 from ckh.learn.models.artifact import wanted_for
+from ckh.ops import operation
 from ckh.ops.aiter_moe.kernel import joint, moe_pool, parse_choice, products
 from ckh.ops.aiter_moe.problem import AiterMoe
 
@@ -62,10 +63,11 @@ def test_kinds_without_measurements_have_the_estimate() -> None:
     problem = AiterMoe(64, 4096, 1024, 64, 4, dtype="pk_fp4", quant="per_1x32", activation="swiglu", num_cus=256)
     model = stand_in(wanted_for(problem, "gfx950", 256), problem)
     assert model.is_estimate
-    assert model.not_measured is not None
-    worth = judged_estimate(wanted_for(problem, "gfx950", 256), problem)
-    assert worth is not None
+    judged = [one for one in operation("aiter_moe").training.judged if not one.source and one.target == "gfx950"]
+    (worth,) = (one for one in judged if one.holds_for(problem))
     assert worth.figures == (0.867, 0.601)
+    assert model.not_measured is not None
+    assert model.not_measured.worth == str(worth)
     scores = EstimateScores(wanted_for(problem, "gfx950", 256))
     pool = moe_pool("gfx950", "stage2", "pk_fp4", "per_1x32", "swiglu")
     product = products(replace(problem, stage="stage2"))[0]
