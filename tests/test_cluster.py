@@ -10,7 +10,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ckh.cluster.calls import Cluster
 
-pytest.importorskip("distributed", reason="needs the extra 'cluster'")
+distributed = pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
 
 @pytest.mark.slow
@@ -127,6 +127,20 @@ def test_a_call_that_kills_every_worker_is_an_error() -> None:
     """It is not retried forever."""
     with connected("local:2") as cluster, expect_refusal(DeviceError, "workers-died"):
         cluster.result(Call(signal.raise_signal, (signal.SIGKILL,)))
+
+
+@pytest.mark.slow
+def test_an_unstarted_worker_is_no_error_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask asserts that the worker it waits for was started, which one that is just started anew was not."""
+    close = distributed.LocalCluster.close
+
+    def fails(self: Any, timeout: float | None = None) -> None:
+        close(self, timeout)
+        raise AssertionError
+
+    monkeypatch.setattr(distributed.LocalCluster, "close", fails)
+    with connected("local:1") as cluster:
+        assert cluster.result(Call(operator.neg, (1,))) == -1
 
 
 @pytest.mark.slow

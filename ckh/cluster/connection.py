@@ -7,7 +7,7 @@ import logging
 import multiprocessing.spawn
 import tempfile
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +67,13 @@ def _backend(address: str) -> Iterator[str | LocalCluster]:
             tempfile.TemporaryDirectory(prefix="ckh-dask-", ignore_cleanup_errors=True) as folder,
             dask.config.set({"temporary-directory": folder}),
             _isolated(Path(folder)),
-            _local(address) as local,
         ):
-            yield local
+            local = _local(address)
+            try:
+                yield local
+            finally:
+                with suppress(AssertionError):  # Dask may join a worker that it has not started again yet
+                    local.close()
     elif address.startswith(_PROTOCOLS):
         yield address
     elif Path(address).is_file():

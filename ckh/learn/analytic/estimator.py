@@ -48,11 +48,9 @@ class EstimateScores:
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self._op, self._arch = operation(wanted.op_type), wanted.gpu
-        self.can_score = has_estimate(wanted)
-        self._tiled = self._op.problems.tiled if self.can_score else None
-        self._products = self._op.problems.products if self.can_score else None
-        has_tiles = self._tiled is not None
-        self.compiled = compiled_here(wanted.arch, wanted.op_type) if has_tiles else {}  # reports by kernel name
+        self.can_score, problems = has_estimate(wanted), self._op.problems
+        self._tiled, self._products = (problems.tiled, problems.products) if self.can_score else (None, None)
+        self.compiled = compiled_here(wanted.arch, wanted.op_type) if self._tiled else {}  # reports by kernel name
         # The last scored pool, and its shapes, which take longer to compute than the estimate.
         self._pool: Sequence[Kernel] | None = None
         self._shapes: dict[str, NDArray[np.float64]] = {}

@@ -88,7 +88,7 @@ _DERIVED: dict[str, Formula] = {
     "cus": lambda c: np.maximum(c["num_cus"], 1),
     "parts": lambda c: np.exp2(c["split_k"]),
     "k_of_part": lambda c: c["k"] / c["parts"],
-    "products": lambda c: np.fmax(c[GROUPS], 1),  # of a launch, 1 unless batched or grouped
+    "products": lambda c: np.maximum(np.where(np.isnan(c[GROUPS]), 0.0, c[GROUPS]), 1),  # of a launch
     # Of each product: of grouped ones the mean, as only their sum is known.
     "rows": lambda c: np.where(c.codes("family", _IS_GROUPED, 0.0) > 0, c["m"] / c["products"], c["m"]),
     "tiles_m": pieces("rows", "tile_m"),

@@ -19,7 +19,7 @@ from ckh.kernels.judging import ProblemRules
 from ckh.kernels.pools import Candidates
 from ckh.kernels.table import KernelTable
 from ckh.ops.aiter.applicability import rules_of
-from ckh.ops.aiter_moe.problem import BOTH, GATES, KINDS, OP_TYPE, STAGE1, STAGE2, STAGES
+from ckh.ops.aiter_moe.problem import BOTH, GATES, KINDS, OP_TYPE, STAGE1, STAGE2
 from ckh.ops.base import EstimatedProduct, GroupedSizes
 from ckh.problems import DTYPE_BYTES
 
@@ -140,11 +140,9 @@ def products(problem: AiterMoe) -> list[EstimatedProduct]:
     }
     depth = int(_DEPTH_BYTES / DTYPE_BYTES[problem.dtype])
     return [
-        EstimatedProduct(
-            problem.dtype, replace(problem, stage=stage).bytes, sizes[stage], partial(_kernels, stage, depth)
-        )
-        for stage in STAGES
-        if stage in sizes and problem.stage in (stage, BOTH)
+        EstimatedProduct(problem.dtype, replace(problem, stage=stage).bytes, size, partial(_kernels, stage, depth))
+        for stage, size in sizes.items()
+        if problem.stage in (stage, BOTH)
     ]
 
 
