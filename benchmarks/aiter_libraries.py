@@ -56,8 +56,8 @@ _SCALE = 40.0  # more than the scores of kernels differ
 _TREES = {"objective": "regression", "num_leaves": 8, "min_child_samples": 5, "learning_rate": 0.1}
 _FIXED = {"verbose": -1, "num_threads": 1, "deterministic": True, "force_col_wise": True, "boost_from_average": False}
 _ROUNDS = 60
-_OF_KERNELS = {"num_leaves": 31, "min_child_samples": 10, "colsample_bytree": 0.3, "seed": 1}
-_KERNEL_ROUNDS, _KERNEL_SCALE = 150, 30.0
+_OF_KERNELS = {"num_leaves": 31, "min_child_samples": 10, "colsample_bytree": 0.6}
+_FORESTS, _KERNEL_ROUNDS, _KERNEL_SCALE = 5, 60, 30.0  # the mean of several seeds: one alone is a matter of chance
 _UNKNOWN = 0.75  # efficiency of a kernel without a time, where the best one is known
 _EVERY = 40  # one of this many problems is enough of a family without times
 
@@ -127,8 +127,8 @@ def kernel_rows(times: Times) -> Iterator[tuple[AiterGemm, Sequence[AiterKernel]
             yield replace(problem, family=family), (others := kernel_pool(family, ANY, ARCH)), [0.0] * len(others)
 
 
-def kernel_trees(times: Times, names: Sequence[str]) -> str:
-    """Return the text of trees that score kernels of CK Tile by their times, with these inputs."""
+def kernel_trees(times: Times, names: Sequence[str]) -> list[str]:
+    """Return texts of trees, one for each seed, that score kernels of CK Tile by their times, with these inputs."""
     import lightgbm
 
     matrices, labels = [], []
@@ -138,8 +138,12 @@ def kernel_trees(times: Times, names: Sequence[str]) -> str:
             columns[name] = np.repeat(values, len(kernels))
         matrices.append(AITER_GEMM.matrix(columns, {}, names))
         labels += label
-    data = lightgbm.Dataset(np.concatenate(matrices), labels, feature_name=list(names))
-    return str(lightgbm.train({**_TREES, **_FIXED, **_OF_KERNELS}, data, _KERNEL_ROUNDS).model_to_string())
+    texts = []
+    for seed in range(_FORESTS):
+        data = lightgbm.Dataset(np.concatenate(matrices), labels, feature_name=list(names))
+        parameters = {**_TREES, **_FIXED, **_OF_KERNELS, "seed": seed}
+        texts.append(str(lightgbm.train(parameters, data, _KERNEL_ROUNDS).model_to_string()))
+    return texts
 
 
 def with_library(model: Path, out: Path, times: Times) -> None:
@@ -154,7 +158,7 @@ def with_library(model: Path, out: Path, times: Times) -> None:
     text = re.sub(r"^max_feature_idx=.*$", f"max_feature_idx={len(names) - 1}", text, flags=re.MULTILINE)
     parts = [text, scale_leaves(library_trees(times, names, spec["arch"]), _SCALE)]
     if spec["arch"] == ARCH:
-        parts.append(scale_leaves(kernel_trees(times, names), _KERNEL_SCALE))
+        parts += [scale_leaves(trees, _KERNEL_SCALE / _FORESTS) for trees in kernel_trees(times, names)]
     joined = join_trees(parts)
     (out / "model_rank.lgbm.gz").write_bytes(gzip.compress(shorten(joined).encode(), mtime=0))
     (out / "feature_spec.json").write_text(json.dumps(spec, indent=1) + "\n")
@@ -174,7 +178,8 @@ def left_out(model: Path, times: Times) -> dict[AiterGemm, list[str]]:
     answers: dict[AiterGemm, list[str]] = {}
     for layer in sorted({(problem.n, problem.k) for problem in times}):
         own = {problem: known for problem, known in times.items() if (problem.n, problem.k) == layer}
-        answers |= answers_by(model, own, {problem: times[problem] for problem in times.keys() - own.keys()})
+        others = {problem: known for problem, known in times.items() if problem not in own}  # in order
+        answers |= answers_by(model, own, others)
     return answers
 
 

@@ -142,16 +142,19 @@ def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | N
     op, arch = dataset.op, load_arch(dataset.arch)
     if op.problems.tiled is None or arch.peaks is None:
         return None
-    problem = dataset.problems()[0]
     try:
         kernels = [op.kernels.parse(name) for name in names]
         for kernel in kernels:
             op.kernels.name(kernel)
     except CkhError:  # a short name, or not a kernel
-        pool = op.kernels.candidates(problem, arch, Path(ESTIMATE)).pool
-        position, code = KernelJoin(op, names).pairs(pool)
-        first = dict(zip(reversed(code.tolist()), reversed(position.tolist()), strict=True))
-        return [pool[first[number]] for number in range(len(names))] if len(first) == len(names) else None
+        found: dict[int, Kernel] = {}
+        for problem in {op.kernels.key_of(problem): problem for problem in dataset.problems()}.values():
+            pool = op.kernels.candidates(problem, arch, Path(ESTIMATE)).pool
+            for position, number in zip(*(part.tolist() for part in KernelJoin(op, names).pairs(pool)), strict=True):
+                found.setdefault(number, pool[position])
+            if len(found) == len(names):
+                return [found[number] for number in range(len(names))]
+        return None
     return kernels
 
 

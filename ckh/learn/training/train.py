@@ -43,8 +43,9 @@ _FEWEST_ROWS = 2  # minimum for LightGBM
 _FOLDS = 5  # that choose the weight of a correction, if no others are requested
 # Of .5, 1, 2 and 4; AMD's winner is in five of other layers for .785, .823, .831 and .823, and .715 without a lead.
 _LEAD_OF_WINNERS = 2.0
-# Measured kernels of a problem, such problems, and standard errors by which other trees must choose better.
-_FEWEST_KERNELS, _FEWEST_PROBLEMS, _DEVIATIONS = 4, 50, 2.0
+# Measured kernels of a problem, such problems, and standard errors by which other trees must choose better: among few
+# measured kernels they choose better where the estimate is right, too, and then worse among all.
+_FEWEST_KERNELS, _FEWEST_PROBLEMS, _DEVIATIONS = 10, 50, 2.0
 _LEAD_FOLDS = 4  # whose kernels without measurements are of other tiles, and of other pipelines in every second
 _FEWEST_LEADS, _LEAD_LEVEL = 5, 0.95
 _TILE = ["tile_m", "tile_n", "tile_k"]
@@ -189,7 +190,7 @@ class Validated:
 def _validated(boosting: Boosting, target: str) -> Validated:
     """Cross-validate the fits of a target: the first one, unless the choices of another are better.
 
-    They are compared on problems of several kernels: choices between two do not tell who would choose well among all.
+    They are compared on problems of many kernels: choices between a few do not tell who chooses well among all.
     Of large data, a target that neither ranks nor predicts speeds has one fold: it determines the number of trees and
     the error only.
     """
@@ -258,7 +259,9 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
     chosen = prepared.chosen_efficiency(validated.predicted, rows) if ranks else None
     text = _THREADS.sub("[num_threads: 0]", final.model_to_string(num_iteration=trees))
     if (prior := boosting.prior(fit, rows)) is not None:
-        text, trees = _mean(text, prior.model_to_string(), options.prior), trees + prior.num_trees()
+        both = ((text, 1.0), (prior.model_to_string(), options.prior))
+        text = shorten(join_trees([scale_leaves(part, weight / (1.0 + options.prior)) for part, weight in both]))
+        trees += prior.num_trees()
     if validated.correction is not None:
         text = shorten(scale_leaves(text, validated.correction))
     names = prepared.dataset.op.training.engine.names
@@ -274,12 +277,6 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
         comparison=_against_start(boosting, fit.target, chosen),
         correction=validated.correction,
     )
-
-
-def _mean(first: str, second: str, weight: float) -> str:
-    """Weighted mean of two models, 1 : weight."""
-    both = scale_leaves(first, 1.0 / (1.0 + weight)), scale_leaves(second, weight / (1.0 + weight))
-    return shorten(join_trees(both))
 
 
 def _against_start(boosting: Boosting, target: str, chosen: NDArray[np.float64] | None) -> ModelComparison | None:
