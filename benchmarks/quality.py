@@ -2,11 +2,11 @@
 
     python benchmarks/quality.py [--times FILE ...] [--winners FILE] [--base MODEL] [--part NAME ...]
 
-Parts: `estimate` (the analytic estimate and the shipped model on complete times of AITER's fp8 block-scaled GEMMs, by
-range of M, for each library and both; `--times` are ck_gemm_fp8_blockscale_gfx950_*.parquet), `conv` (trained on one of
-AMD's two files of gfx950, evaluated on the other; the estimate on both), `gemm` (AMD's winners of fp8 GEMMs, held-out
-layers; `--winners`), `libraries` (CK or CK Tile, each layer by trees of the others beside `--base`, a model of AITER's
-GEMMs without such trees: aiter_libraries.py), `aiter` (winners of data/aiter-gemm-*.parquet, held-out layers) and `moe`
+Parts: `estimate` (the analytic estimate on complete times of AITER's fp8 block-scaled GEMMs, by range of M, for each
+library and both; `--times` are ck_gemm_fp8_blockscale_gfx950_*.parquet), `conv` (trained on one of AMD's two files of
+gfx950, evaluated on the other; the estimate on both), `gemm` (AMD's winners of fp8 GEMMs, held-out layers;
+`--winners`), `libraries` (CK or CK Tile, each layer by trees of the others beside `--base`, a model of AITER's GEMMs
+without such trees: aiter_libraries.py), `aiter` (winners of data/aiter-gemm-*.parquet, held-out layers) and `moe`
 (held-out layers).
 
 Each line states what its data shaped. The constants of the estimate of the first part are chosen on the other layers
@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,8 +28,7 @@ from ckh.archs import load_arch
 from ckh.data.dataset import read_dataset
 from ckh.learn.analytic import estimate
 from ckh.learn.analytic.transfer import estimate_model
-from ckh.learn.answers.ranking import ranking_of
-from ckh.learn.models.artifact import load_model, wanted_for
+from ckh.learn.models.artifact import wanted_for
 from ckh.ops import operation
 from ckh.ops.aiter_gemm.kernel import AiterKernel, parse_kernel
 from ckh.ops.aiter_gemm.problem import CK, CKTILE, AiterGemm
@@ -117,29 +116,15 @@ def left_out(items: Sequence[Timed]) -> list[NDArray[np.float64]]:
     return [every[(errors @ mask).argmin()][number] for number, mask in enumerate(others)]
 
 
-def modelled(item: Timed, model: Any) -> NDArray[np.float64]:
-    """Places of kernels in a model's answers for each library; the others' are infinite."""
-    place = np.full(len(item.us), np.inf)
-    for library in (CK, CKTILE):
-        ranking = ranking_of(AiterGemm(*item.sizes, family=FAMILY, library=library), model)
-        order = {ranking.pool[index]: number for number, index in enumerate(ranking.order.tolist())}
-        for index in np.flatnonzero(item.of(library)).tolist():
-            place[index] = order.get(item.kernels[index], np.inf)
-    return place
-
-
 def of_estimate(paths: Sequence[Path]) -> None:
     """Print the choices among complete times by range of M."""
-    items, model = timed(paths), load_model(ROOT / "models" / "aiter_gemm_gfx950")
+    items = timed(paths)
     scores = {
         "estimate, constants of other layers": left_out(items),
         "estimate as it ships": [estimated(item) for item in items],
-        "shipped model": [modelled(item, model) for item in items],
     }
     for (what, of_items), library in product(scores.items(), (CK, CKTILE, BOTH)):
-        if library == BOTH and what == "shipped model":  # it answers for one library
-            continue
-        shaped = "constants" if "ships" in what else "form" if "constants" in what else "CK Tile's order"
+        shaped = "constants" if "ships" in what else "form"
         for low, high in RANGES:
             chosen = []
             for item, score in zip(items, of_items, strict=True):
