@@ -45,7 +45,7 @@ _TOKENS = column_tokens(GemmKernel)
 _TRAITS = tuple(name for name in KERNEL_COLUMNS if name not in SIZES)
 _SAME = {"default": Scheduler.INTRAWAVE}  # name of the only scheduler, in configurations of preshuffled operands
 _ALWAYS_ONE = {"k_block_per_cu", "num_wave_groups"}
-# What follows from the waves, what describes a configuration, and what is of other operations.
+# Keys that ckh does not read: they follow from the waves, describe the file, or are of other operations.
 _UNREAD = {"block_size", "comment", "gpu_targets", "kernel_set_name", "multi_d_config"}
 _SHAPES = {"tile_shape": "tile", "wave_shape": "wave", "warp_tile_shape": "warp_tile"}
 _MAJOR = {"r": "row_major", "c": "col_major"}
