@@ -347,7 +347,7 @@ def test_a_run_of_failures_is_no_success(
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     assert run(args) == ExitCode.NO_KERNEL
-    expect_warning(capsys.readouterr().err, "no-working-kernel", 12, "compile_error", "error: no")
+    expect_error(capsys.readouterr().err, "no-working-kernel", 12, "compile_error", "error: no", "run")
     assert {str(row.status) for row in read_journal(Path("run")).rows} == {"compile_error"}
     assert run(["bench", "--resume", "--out", "run"]) == ExitCode.NO_KERNEL
 

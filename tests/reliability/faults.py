@@ -199,8 +199,7 @@ class Trial:
             self.lose(f"exit code {done.code}: {err[-600:]}")
         if "Traceback" in err and signal.SIGINT not in signals:
             self.lose(f"traceback: {err[-900:]}")
-        is_gate = self.name == "bench" and done.code == ExitCode.NO_KERNEL  # rows say why, and a warning
-        errors = sum(line.startswith("error: ") for line in err.splitlines()) + (is_gate and err.count("no-working-k"))
+        errors = sum(line.startswith("error: ") for line in err.splitlines())
         if done.code > 0 and done.code != ExitCode.INTERRUPTED and errors not in {1, 1 + (self.name == "tune")}:
             self.lose(f"{errors} errors, exit code {done.code}: {err[-600:]!r}")
         self.require_gone()

@@ -176,5 +176,5 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
     if outcome.is_failed:
-        warn(f"no kernel gave a correct result{output.failure_text(outcome.totals)}", "no-working-kernel")
-        raise typer.Exit(int(ExitCode.NO_KERNEL))
+        text = f"no kernel gave a correct result{output.failure_text(outcome.totals)}"
+        raise NoKernelError(text, f"see the journal in {campaign.out}", code="no-working-kernel")
