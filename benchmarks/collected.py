@@ -39,13 +39,14 @@ from ckh.data.spool import store
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.account import Account
 from ckh.ops.aiter.devices import compute_units
-from ckh.ops.aiter.tables import OTHER_ARCH, US_PER_MS
+from ckh.ops.aiter.tables import OTHER_ARCH, US_PER_MS, is_refused
 from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, parse_kernel, resolved
 from ckh.ops.aiter_gemm.problem import CK, CKTILE, FAMILIES, AiterGemm
 from ckh.ops.aiter_gemm.tuned import CSV
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, known_name, parse_choice
 from ckh.ops.aiter_moe.operation import QUANT_NAMES
 from ckh.ops.aiter_moe.problem import BOTH, STAGE1, STAGE2, AiterMoe
+from ckh.ops.aiter_moe.tuned import MOST_WRONG
 from ckh.problems import dtype_name
 from ckh.schema import Status
 
@@ -201,7 +202,7 @@ def read_mixtures(path: Path, options: ReadOptions) -> Reading:
     for reason, bad in (
         (FOREIGN, ~frame["library"].isin(("ck", "cktile"))),
         (OTHER_ARCH, frame["gfx"] != options.arch if options.arch else frame["gfx"] != frame["gfx"]),
-        (FAILED, ~(frame["time_us"] > 0)),
+        (FAILED, ~(frame["time_us"] > 0) | _is_wrong(frame)),
         (WEIGHTED, frame.get("doweight_stage1", frame["time_us"] * 0).fillna(0) != 0),
     ):
         if count := int(bad.loc[frame.index].sum()):
@@ -221,6 +222,14 @@ def read_mixtures(path: Path, options: ReadOptions) -> Reading:
         raise DataError(f"{path}: no usable row", code="empty")
     account = Account(used=len(frame), known=left_out)
     return Reading(store(tables, options.output), (source_of_file(path, "aiter-moe"),), account=account)
+
+
+def _is_wrong(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Mask of rows whose results differ from AITER's reference by more than its tuner accepts."""
+    if "error_share" in frame:
+        return frame["error_share"] > MOST_WRONG
+    shares = frame["err_ratio"] if "err_ratio" in frame else pd.Series("", frame.index)
+    return shares.astype(str).map(lambda share: is_refused(share, MOST_WRONG))
 
 
 def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:

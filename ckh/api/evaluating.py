@@ -21,7 +21,6 @@ from ckh.learn.judging.judged_data import (
     load_judged,
     measure_again,
     refuse_unstable,
-    stands_in,
     won,
 )
 from ckh.text.shown import Shown, ShownTable
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from ckh.assess.winners import WinnerChoice
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
+    from ckh.learn.answers.answer import NotMeasured
     from ckh.learn.judging.judged_answers import TimeErrors
-    from ckh.learn.judging.judged_data import StandIn
     from ckh.learn.models.artifact import Model
 
 COVERAGE = "coverage"  # the figure of coverage
@@ -137,7 +136,7 @@ class EvaluateDocument(Evaluation, Document):
     """Problems that are refused or whose choice was never measured."""
     model: str
     """Folder of the model."""
-    stands_in: StandIn | None
+    stands_in: NotMeasured | None
     """Substitute model, if there is no model of these problems; otherwise null."""
     among: Among
     """Kernels to choose among: predict's candidates, or the measured kernels alone."""
@@ -156,7 +155,7 @@ class EvaluateWinnersDocument(WinnerReport, Document):
 
     schema = "evaluate_winners"
 
-    stands_in: StandIn | None
+    stands_in: NotMeasured | None
     """Substitute model, if there is no model of these problems; otherwise null."""
     among: Among
     """Kernels to choose among: predict's candidates, or the measured kernels alone."""
@@ -172,7 +171,7 @@ def document_of(
     """Document of an evaluation, with the `worst` worst choices, or all."""
     result, spec = evaluated.result, evaluated.model.spec
     fields = fields_of(result)
-    fields |= {"stands_in": stands_in(evaluated.model), "among": evaluated.among}
+    fields |= {"stands_in": evaluated.model.not_measured, "among": evaluated.among}
     fields |= {"figures": evaluated.figures, "failures": failures}
     if isinstance(result, WinnerReport):
         return EvaluateWinnersDocument(**fields | {"choices": missed_first(result)[: worst or None]})

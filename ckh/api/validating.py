@@ -23,7 +23,6 @@ from ckh.learn.judging.judged_data import (
     percent,
     ranker_of,
     refuse_unstable,
-    stands_in,
 )
 from ckh.text.log import warn
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.limits import BenchLimits
     from ckh.bench.supervision.protocol import Reply
     from ckh.data.parts import DatasetParts
-    from ckh.learn.judging.judged_data import StandIn
+    from ckh.learn.answers.answer import NotMeasured
     from ckh.learn.models.artifact import Model
     from ckh.schema import Status
 
@@ -62,7 +61,7 @@ class OracleDocument(Document):
 
     model: str
     """Folder of the model."""
-    stands_in: StandIn | None
+    stands_in: NotMeasured | None
     """Substitute model, if there is no model of these problems; otherwise null."""
     among: Among
     """Kernels to choose among: predict's candidates, or the measured kernels alone."""
@@ -122,7 +121,7 @@ def oracle_verdict(
     )
     document = OracleDocument(
         model=str(model.path),
-        stands_in=stands_in(model),
+        stands_in=model.not_measured,
         among=among,
         problems=len(efficiency),
         on_device=again is not None,

@@ -312,9 +312,9 @@ def _integer(text: str, default: int | None) -> int:
 
 
 def stated_time(text: str) -> float:
-    """Return the time in a cell; it is left out if empty, zero or not finite, as tuners write it for a failure."""
+    """Return the time in a cell; it is left out if empty, 0, -1 or not finite, as tuners write it for a failure."""
     time = float(text.replace("_", "no number") or "nan")
-    if not math.isfinite(time) or time == 0:
+    if not math.isfinite(time) or time in (0, -1):
         raise LeftOut(WITHOUT_TIME)
     if time < 0:
         raise ValueError(text)

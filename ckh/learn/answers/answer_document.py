@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ckh.documents import Document, fields_of, json_text, plain
-from ckh.learn.answers.answer import SET_COVERED
+from ckh.learn.answers.answer import SET_COVERED, NotMeasured
 from ckh.records import Record
 
 if TYPE_CHECKING:
@@ -19,17 +19,9 @@ if TYPE_CHECKING:
     from ckh.learn.models.measured_set import NearestProblem
 
 
-class StandInDocument(Record):
+class StandInDocument(NotMeasured):
     """Caveat of an answer without measurements of this GPU and element type."""
 
-    basis: str
-    """A model of another GPU or element type, or an estimate."""
-    source: str
-    """Name of the model or estimate, and where its data come from."""
-    worth: str | None
-    """Efficiency on at least 30 held-out problems of the same operation, direction, pool and GPUs; null: unproven."""
-    next_commands: tuple[str, ...]
-    """Commands that measure, the quickest first."""
     estimated: int
     """Candidates scored by the analytic estimate: those unknown to the model, or all."""
     compiled: int | None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError, UsageError
@@ -70,23 +69,6 @@ def ranker_of(model: Model, among: Among) -> Ranker:
     from ckh.learn.judging.judged_answers import judged_rows
 
     return lambda part: judged_rows(model, part, measured_alone=among is Among.MEASURED)[0]
-
-
-@dataclass(frozen=True, slots=True)
-class StandIn:
-    """Stand-in for a model of these problems."""
-
-    basis: str
-    """A model of another GPU or element type, or an analytic estimate."""
-    source: str
-    worth: str | None
-    """Expected efficiency; null: unproven."""
-
-
-def stands_in(model: Model) -> StandIn | None:
-    """Basis, source and accuracy of a substitute model; None if the model is for these problems."""
-    known = model.not_measured
-    return None if known is None else StandIn(known.basis, known.source, known.worth)
 
 
 def load_judged(model: Model, paths: Sequence[Path], also: Iterable[str] = ()) -> DatasetParts:

@@ -12,6 +12,7 @@ import csv
 import io
 from abc import ABC, abstractmethod
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 PREDICTED = "predicted"  # the column
 OTHER_ARCH = "of another architecture than --arch"
+WRONG = "of a kernel whose result AITER's tuner found wrong"
 UNKNOWN_ARCH = "of an architecture that is unknown or not stated"
 US_PER_MS = 1000.0
 _US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
@@ -153,6 +155,14 @@ def fastest(rows: Iterable[_Timed], by: Sequence[str] = ("key", "is_predicted"))
         if key not in fastest_by_key or row.time_us < fastest_by_key[key].time_us:
             fastest_by_key[key] = row
     return list(fastest_by_key.values())
+
+
+def is_refused(share: str, most: float) -> bool:
+    """Whether a share of wrong elements, such as 0.02 or 2.1%, is more than `most`, which AITER's tuner accepts."""
+    number = share.strip().removesuffix("%")
+    with suppress(ValueError):
+        return float(number) / (1 if number == share.strip() else 100) > most
+    return False
 
 
 def sniff_csv(required: Sequence[str]) -> Callable[[bytes], bool]:

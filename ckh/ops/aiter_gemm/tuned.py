@@ -16,10 +16,12 @@ from ckh.files.outputs import FileKind, head_of
 from ckh.files.untrusted import integer
 from ckh.ops.aiter.tables import (
     PREDICTED,
+    WRONG,
     TableRow,
     Won,
     arch_of,
     fastest,
+    is_refused,
     rates,
     read_csv,
     sniff_csv,
@@ -45,6 +47,7 @@ BAD = "with a size or element type that is impossible"
 FOREIGN = "of a library other than Composable Kernel"
 UNLISTED = "of a kernel that is not in AITER's lists"
 
+MOST_WRONG = 0.05  # share of elements, by which AITER's tuner refuses a kernel
 NO_ID = -1  # of CK Tile's kernels, if a dataset is written without an AITER that numbers them
 _SHUFFLED = "bpreshuffle"
 _CHOICE = ("kernelId", "splitK", "us", "kernelName", "tflops", "bw", "errRatio")
@@ -133,6 +136,8 @@ def _winner(cells: dict[str, str], table: str, options: ReadOptions) -> Won:
         kernel = parse_kernel(f"{base}_splitk{split_k}" if split_k else base)
     except DataError:
         raise LeftOut(FOREIGN) from None
+    if is_refused(cells.get("errRatio", ""), MOST_WRONG):
+        raise LeftOut(WRONG)
     arch, family = arch_of(cells.get("gfx", ""), num_cus, options), kernel.family
     # CK Tile's block-scaled kernels serve shuffled operands too.
     if kernel.library == CKTILE and family == "a8w8_blockscale" and _SHUFFLED in table:

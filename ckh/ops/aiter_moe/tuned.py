@@ -16,10 +16,12 @@ from ckh.files.account import LeftOut
 from ckh.files.outputs import FileKind, head_of
 from ckh.ops.aiter.tables import (
     PREDICTED,
+    WRONG,
     TableRow,
     Won,
     arch_of,
     fastest,
+    is_refused,
     rates,
     read_csv,
     sniff_csv,
@@ -44,6 +46,7 @@ UNLISTED = "of kernels that are not in ckh's lists"
 OTHER_KIND = "of a kind that ckh has no kernels for"
 BAD_TIME = "with a time that is impossible"
 
+MOST_WRONG = 0.5  # share of elements, by which AITER's tuner refuses a kernel
 COLUMNS = (
     *KEY,
     *("block_m", "ksplit", "us1", "kernelName1", "err1", "us2", "kernelName2", "err2", "us", "run_1stage"),
@@ -51,7 +54,7 @@ COLUMNS = (
 )
 _SIZES = ("cu_num", "token", "model_dim", "inter_dim", "expert")
 _REQUIRED = (*_SIZES, "kernelName1", "kernelName2", "us")
-_OF_PROFILE = (*_SIZES, "stage", "kernelName", "us")
+_OF_PROFILE = (*_SIZES[1:], "stage", "kernelName", "us")
 _PRODUCTS = ((STAGE1, "kernelName1", "us1"), (STAGE2, "kernelName2", "us2"))  # stage, kernel and time
 
 
@@ -140,6 +143,8 @@ def read_tuned(path: Path, options: ReadOptions) -> Reading:
             raise LeftOut(NOT_OF_CK) from None
         if choice not in moe_pool(arch, *kind_of(problem)):
             raise LeftOut(UNLISTED)
+        if is_refused(cells.get("err", ""), MOST_WRONG):
+            raise LeftOut(WRONG)
         is_predicted = cells.get(PREDICTED, "") in ("1", "1.0")
         rows = [(problem, choice, cells["us"])]
         if not is_predicted:

@@ -51,11 +51,11 @@ def test_a_row_is_a_measured_winner(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_rows_without_a_time_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Failures of AITER's tuner, whose times are infinite, NaN, 0 or empty, are counted and the first line named."""
-    failed = ({"M": m, "us": us} for m, us in ((32, "inf"), (64, "nan"), (128, "0"), (256, "")))
+    """Failures of AITER's tuner, whose times are infinite, NaN, 0, -1 or empty, are counted with the first line."""
+    failed = ({"M": m, "us": us} for m, us in ((32, "inf"), (64, "nan"), (128, "0"), (256, ""), (512, "-1")))
     path, out = write(tmp_path, {}, *failed), tmp_path / "data.parquet"
     assert run(["convert", str(path), "--out", str(out)]) == ExitCode.OK
-    expect_warning(capsys.readouterr().err, "left-out", 4, "line 3")
+    expect_warning(capsys.readouterr().err, "left-out", 5, "line 3")
     assert [problem.m for problem in read_dataset(out).problems()] == [16]
 
 
@@ -75,7 +75,7 @@ def test_omitted_last_cells_are_empty(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"us": -1}, "us is '-1'"),
+        ({"us": -2}, "us is '-2'"),
         ({"M": 0}, "m must be 1 or more"),
         ({"M": "x"}, "M is 'x'"),
         ({"us": "1_0"}, "us is '1_0'"),

@@ -19,7 +19,7 @@ from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops.aiter_moe.kernel import candidates, joint, kind_of, known_name, moe_pool, parse_choice
 from ckh.ops.aiter_moe.operation import OPERATION
 from ckh.ops.aiter_moe.problem import AiterMoe, parse_aiter_moe
-from tests.refusals import expect_error, expect_reasons, expect_refusal
+from tests.refusals import expect_error, expect_reasons, expect_refusal, expect_warning
 from tests.shared import DATA
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def test_work_of_both_is_that_of_the_two_products() -> None:
 
 
 def _table(path: Path) -> None:
-    """Write two layers in one run: each kernel three times, one of them slow once, and one kernel that failed."""
+    """Write two layers in one run: each kernel three times, one of them slow once; one that failed, one wrong."""
     rows = []
     for inter_dim in (384, 768):
         for token in (1, 16, 256, 4096):
@@ -195,7 +195,9 @@ def _table(path: Path) -> None:
                     times = (1000.0 * slower, 1200.0 * slower, 9000.0)
                     rows += [(stage, token, inter_dim, name.format(block_m), time) for time in times]
             rows.append(("stage1", token, inter_dim, CKTILE, float("nan")))
+            rows.append(("stage2", token, inter_dim, SECOND.format(16), 1.0))
     frame = pd.DataFrame(rows, columns=["stage", "token", "inter_dim", "kernel", "time_us"])
+    frame["err_ratio"] = np.where(frame["time_us"] == 1, "99.5%", "19.6%")  # AITER's tuner takes up to half
     same = {"gfx": "gfx942", "cus": 80, "model_dim": 6144, "expert": 128, "topk": 4, "blob": "a", "library": "ck"}
     same |= {"date": "2026-05-01"}
     same |= {"act_type": "ActivationType.Swiglu", "q_dtype_a": "torch.float8_e4m3fnuz", "q_type": "QuantType.per_Token"}
@@ -206,7 +208,7 @@ def test_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     """Data have medians and sums; a model of them chooses the rows of tiles for both products together."""
     source, data, model = tmp_path / "moe.parquet", tmp_path / "data.parquet", tmp_path / "model"
     _table(source)
-    assert converted(source, data, ReadOptions()) == {FAILED: 8}
+    assert converted(source, data, ReadOptions()) == {FAILED: 16}
     dataset = read_dataset(data)
     problem = AiterMoe(1, 6144, 384, 128, 4, "stage1", activation="swiglu", num_cus=80)
     assert problem in dataset.problems()
@@ -239,3 +241,21 @@ def test_missing_columns_are_reported(capsys: pytest.CaptureFixture[str]) -> Non
     """One line, exit code 2."""
     assert run(["predict", "--op", "aiter_moe", "--arch", "gfx950", "--tokens", "4"]) == ExitCode.USAGE
     assert "--model-dim is missing" in capsys.readouterr().err
+
+
+def test_a_profile_has_no_compute_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """AITER's committed profiles state no GPU: --arch does; failed and wrong kernels are left out."""
+    path, out = tmp_path / "profile_fmoe.csv", tmp_path / "data.parquet"
+    header = "stage,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+    header += "doweight_stage1,block_m,ksplit,us,kernelName,err"
+    same = "256,4096,192,128,8,ActivationType.Silu,torch.bfloat16,torch.bfloat16,torch.bfloat16,QuantType.No,1,0"
+    name = "moe_ck2stages_gemm1_256x{}x64x{}_1x4_TypeCast_v1_Nswizzle0_no_MulRoutedWeight0_silu"
+    cells = ((32, 128, 76.9, "0.0%"), (32, 64, 76.1, "50.0%"), (64, 128, 1.5, "50.1%"), (64, 64, -1, "0.0%"))
+    rows = [f"stage1,{same},{m},0,{us},{name.format(m, k)},{err}" for m, k, us, err in cells]
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    assert run(["convert", str(path), "--out", str(out)]) == ExitCode.BAD_DATA
+    assert run(["convert", str(path), "--arch", "gfx950", "--out", str(out)]) == ExitCode.OK
+    expect_warning(capsys.readouterr().err, "left-out", 1, "line 4")
+    dataset = read_dataset(out)
+    assert dataset.frame["latency_ms"].tolist() == pytest.approx([0.0769, 0.0761])
+    assert [problem.stage for problem in dataset.problems()] == ["stage1"]

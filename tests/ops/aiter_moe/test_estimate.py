@@ -65,7 +65,7 @@ def test_kinds_without_measurements_have_the_estimate() -> None:
     assert model.is_estimate
     judged = [one for one in operation("aiter_moe").training.judged if not one.source and one.target == "gfx950"]
     (worth,) = (one for one in judged if one.holds_for(problem))
-    assert worth.figures == (0.867, 0.601)
+    assert worth.figures == (0.877, 0.601)
     assert model.not_measured is not None
     assert model.not_measured.worth == str(worth)
     scores = EstimateScores(wanted_for(problem, "gfx950", 256))
