@@ -31,6 +31,7 @@ import numpy as np
 from ckh.data.dataset import read_dataset
 from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.models.artifact import load_model
+from ckh.learn.models.manifest import MANIFEST_NAME, problem_id
 from ckh.learn.models.model_text import join_trees, scale_leaves, shorten, slim
 from ckh.learn.models.published import read_forest
 from ckh.ops.aiter_gemm.kernel import kernel_pool, parse_kernel
@@ -39,7 +40,7 @@ from ckh.ops.aiter_gemm.problem import ANY, CK, CKTILE, AiterGemm
 from ckh.ops.base import Encoding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ckh.ops.aiter_gemm.kernel import AiterKernel
 
@@ -162,6 +163,16 @@ def with_library(model: Path, out: Path, times: Times) -> None:
     joined = join_trees(parts)
     (out / "model_rank.lgbm.gz").write_bytes(gzip.compress(shorten(joined).encode(), mtime=0))
     (out / "feature_spec.json").write_text(json.dumps(spec, indent=1) + "\n")
+    if spec["arch"] == ARCH:
+        note_learned(out / MANIFEST_NAME, times)
+
+
+def note_learned(path: Path, problems: Collection[AiterGemm]) -> None:
+    """Add problems to those that a manifest says were learned from, so that `ckh evaluate` leaves them out."""
+    manifest = json.loads(path.read_bytes())
+    for name, learned in (("problems", problems), ("layers", map(OPERATION.layer, problems))):
+        manifest["ckh"][name] = sorted({*manifest["ckh"][name], *map(problem_id, learned)})
+    path.write_text(json.dumps(manifest, indent=1) + "\n")
 
 
 def answers_by(model: Path, times: Times, others: Times) -> dict[AiterGemm, list[str]]:

@@ -18,6 +18,7 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode
 from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.models.artifact import load_model
+from ckh.learn.models.manifest import problem_id, trained_problems
 from ckh.ops.aiter_gemm.kernel import candidates, kernel_pool, parse_kernel
 from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
 
@@ -39,6 +40,15 @@ def predicted(capsys: pytest.CaptureFixture[str], sizes: Sequence[int], *options
     asked = ["predict", "--op", "aiter_gemm", "--family", FAMILY, "--arch", "gfx950", "--m", m, "--n", n, "--k", k]
     assert run([*asked, "--json", *options]) == ExitCode.OK
     return json.loads(capsys.readouterr().out)
+
+
+def test_problems_that_taught_the_library_are_training_problems() -> None:
+    """`ckh evaluate` leaves the 369 GEMMs out whose times shaped the trees of the shipped model."""
+    problems = read_dataset(ROOT / "data" / "aiter-gemm-libraries-gfx950.parquet").problems()
+    known = trained_problems(ROOT / "models" / "aiter_gemm_gfx950")
+    assert known is not None
+    assert {problem_id(problem) for problem in problems} <= known
+    assert len({*problems}) == 369
 
 
 def test_a_library_restricts_a_problem_and_is_no_part_of_it() -> None:
