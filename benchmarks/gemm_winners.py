@@ -3,10 +3,11 @@
     python benchmarks/gemm_winners.py WINNERS.parquet [32KERNELS.parquet] [--model FOLDER] [--data OUT.parquet]
     python benchmarks/gemm_winners.py WINNERS.parquet --folds 5 [--prior FBGEMM.parquet]
 
-The first file has AMD's best measured kernel of each problem (`m`, `n`, `k`, `dtype`, `layout`, `arch`, `best_kernel`),
-the second all kernels of a sweep (`run`, `m`, `n`, `k`, `kernel`, `latency_us`, ...). Without a model the analytic
-estimate answers. A geometry is tile, waves and matrix instruction; its rank is that of its first kernel in the answer,
-counted in geometries. AMD's winners have no tile below 64 x 64, so ranks among such tiles are printed too. --data
+The first file has AMD's best measured kernel of each problem (`m`, `n`, `k`, `dtype`, `layout`, `arch`, `best_kernel`;
+for --folds also data/amd-gfx950-gemm-fp8-winners.parquet), the second all kernels of a sweep (`run`, `m`, `n`, `k`,
+`kernel`, `latency_us`, ...). Without a model the analytic estimate answers. A geometry is tile, waves and matrix
+instruction; its rank is that of its first kernel in the answer, counted in geometries. AMD's winners have no tile below
+64 x 64, so ranks among such tiles are printed too. --data
 writes the winners as a dataset. --folds splits layers (N, K) into folds, trains on the others as `ckh train --labels
 winners` does, and prints the rank of the winner by the model, by the kernels that win most often, and by those that won
 on the nearest problems of other layers. --prior adds to the model's order how often FBGEMM's row-wise fp8 GEMMs of a
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from pyarrow.parquet import read_schema
 
 from ckh.archs import load_arch
 from ckh.assess.winners import MISSING
@@ -125,10 +127,12 @@ def make_data(path: Path, out: Path) -> None:
 
 
 def _folds(path: Path, count: int, seed: int) -> Iterator[tuple[Dataset, Dataset, Model]]:
-    """Yield the winners of the other layers, those of a fold, and a model of the former."""
+    """Yield the winners of the other layers, those of a fold, and a model of the former; `path` may be a dataset."""
     with TemporaryDirectory() as work:
-        make_data(path, Path(work) / "data.parquet")
-        data = read_dataset(Path(work) / "data.parquet")
+        if "best_kernel" in read_schema(path).names:
+            make_data(path, Path(work) / "data.parquet")
+            path = Path(work) / "data.parquet"
+        data = read_dataset(path)
     layers = data.frame[["n", "k"]].to_numpy()
     numbers = (((layers[:, 0] * 2654435761 + layers[:, 1] * 40503) % (2**32)) >> 7) % count
     for fold in range(count):
@@ -166,8 +170,8 @@ def with_prior(path: Path, count: int, seed: int, prior: Path) -> None:
         print(f"weight {weight:<21} {_shares_among(at)}", flush=True)
 
 
-def folds(path: Path, count: int, seed: int) -> None:
-    """Print how often the winner is first, and among the first, by a model of other layers."""
+def held_out(path: Path, count: int, seed: int) -> dict[str, list[int]]:
+    """Return the winners' ranks by a model of other layers, and by the baselines."""
     places: dict[str, list[int]] = {"model": [], "wins most": [], "nearest problems' winners": []}
     for learned, held, model in _folds(path, count, seed):
         places["model"] += ranked_winners(held, model).place.tolist()
@@ -178,6 +182,12 @@ def folds(path: Path, count: int, seed: int) -> None:
             near = list(dict.fromkeys(won[np.argsort(np.abs(at - place).sum(axis=1), kind="stable")]))
             for what, order in (("wins most", most), ("nearest problems' winners", near)):
                 places[what].append(order.index(name) if name in order else MISSING)
+    return places
+
+
+def folds(path: Path, count: int, seed: int) -> None:
+    """Print how often the winner is first, and among the first."""
+    places = held_out(path, count, seed)
     problems = len(places["model"])
     print(f"{problems} problems, {count} folds by layers: the winner is first, in the first {', '.join(AMONG)}")
     for what, at_place in places.items():

@@ -1,27 +1,29 @@
-"""The table of quality of all operations, as `ckh predict` answers, in one run.
+"""The table of quality of all operations, as `ckh predict` answers, in one run: docs/results.md is of it.
 
-    python benchmarks/quality.py [--times FILE ...] [--winners FILE] [--base MODEL] [--part NAME ...]
+    python -m benchmarks.quality [--part NAME ...] [--folds 5] [--out quality.txt]
 
-Parts: `estimate` (the analytic estimate on complete times of AITER's fp8 block-scaled GEMMs, by range of M, for each
-library and both; `--times` are ck_gemm_fp8_blockscale_gfx950_*.parquet), `conv` (trained on one of AMD's two files of
-gfx950, evaluated on the other; the estimate on both), `gemm` (AMD's winners of fp8 GEMMs, held-out layers;
-`--winners`), `libraries` (CK or CK Tile, each layer by trees of the others beside `--base`, a model of AITER's GEMMs
-without such trees: aiter_libraries.py), `aiter` (winners of data/aiter-gemm-*.parquet, held-out layers) and `moe`
-(held-out layers).
+Everything is learned and judged on data/. Parts: `estimate` (the analytic estimate on the GEMMs of an MI355X whose
+kernels of CK and CK Tile all have times, by range of M, for each library and both), `libraries` (CK or CK Tile on these
+GEMMs, each layer by trees of the others over a model without any of these layers: aiter_libraries.py), `conv` (trained
+on one of AMD's two files of gfx950, evaluated on the other; the estimate on both), `gemm` (AMD's winners of fp8 GEMMs,
+held-out layers), `aiter` (winners of data/aiter-gemm-*.parquet, held-out layers) and `moe` (held-out layers).
 
 Each line states what its data shaped. The constants of the estimate of the first part are chosen on the other layers
 (N, K), from a grid, by the mean error of log times. estimate.md states how changes of the estimate are decided.
+`--out` is written after each part, and parts that it has already are shown, not run again. Progress is on stderr.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+import time
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from benchmarks import aiter_folds, aiter_libraries, aiter_moe_folds, estimate_prior, gemm_winners
 from ckh.archs import load_arch
@@ -29,17 +31,20 @@ from ckh.data.dataset import read_dataset
 from ckh.learn.analytic import estimate
 from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.models.artifact import wanted_for
+from ckh.learn.training.train import train
+from ckh.learn.training.trained import save
 from ckh.ops import operation
 from ckh.ops.aiter_gemm.kernel import AiterKernel, parse_kernel
 from ckh.ops.aiter_gemm.problem import CK, CKTILE, AiterGemm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("estimate", "libraries", "conv", "gemm", "aiter", "moe")
+TIMES = ROOT / "data" / "aiter-gemm-libraries-gfx950.parquet"
+MIXTURES = ("gfx950", "gfx942", "gfx942-mi300")
 FAMILY, ARCH = "a8w8_blockscale_bpreshuffle", "gfx950"
 RANGES = ((1, 64), (65, 512), (513, 2048), (2049, 10**9))
 BOTH = "both"
@@ -64,9 +69,9 @@ class Timed(NamedTuple):
         return np.array([library in (kernel.library, BOTH) for kernel in self.kernels])
 
 
-def show(operation_name: str, what: str, figures: str, shaped: str) -> None:
-    """Print a line of the table."""
-    print(f"{operation_name:16} {what:58} {figures:52} {shaped}", flush=True)
+def row(operation_name: str, what: str, figures: str, shaped: str) -> str:
+    """Return a line of the table."""
+    return f"{operation_name:16} {what:58} {figures:52} {shaped}"
 
 
 def spread(values: Sequence[float] | NDArray[np.float64]) -> str:
@@ -75,16 +80,13 @@ def spread(values: Sequence[float] | NDArray[np.float64]) -> str:
     return f"{len(item)}: mean {item.mean():.1%}, P10 {np.percentile(item, 10):.1%}, min {item.min():.1%}"
 
 
-def timed(paths: Sequence[Path]) -> list[Timed]:
-    """GEMMs of files of complete times; a file is a session."""
-    result = []
-    for path in paths:
-        rows = pd.read_parquet(path)
-        rows = rows[rows["all_candidates"] & rows["library"].isin([CK, CKTILE]) & rows["us"].notna()]
-        for sizes, part in rows.groupby(["m", "n", "k"]):
-            m, n, k = map(int, sizes)
-            result.append(Timed((m, n, k), list(map(parse_kernel, part["kernel"])), part["us"].to_numpy()))
-    return result
+def timed() -> list[Timed]:
+    """GEMMs of which all kernels have times."""
+    complete = {problem: us for problem, us in aiter_libraries.times_in(TIMES).items() if len(us) > aiter_libraries.ALL}
+    return [
+        Timed((problem.m, problem.n, problem.k), list(map(parse_kernel, us)), np.array([*us.values()]))
+        for problem, us in complete.items()
+    ]
 
 
 def estimated(item: Timed) -> NDArray[np.float64]:
@@ -116,9 +118,10 @@ def left_out(items: Sequence[Timed]) -> list[NDArray[np.float64]]:
     return [every[(errors @ mask).argmin()][number] for number, mask in enumerate(others)]
 
 
-def of_estimate(paths: Sequence[Path]) -> None:
-    """Print the choices among complete times by range of M."""
-    items = timed(paths)
+def of_estimate(folds: int) -> list[str]:
+    """Choices among complete times by range of M."""
+    del folds
+    items, lines = timed(), []
     scores = {
         "estimate, constants of other layers": left_out(items),
         "estimate as it ships": [estimated(item) for item in items],
@@ -132,73 +135,121 @@ def of_estimate(paths: Sequence[Path]) -> None:
                     mask = item.of(library)
                     chosen.append(item.us[mask].min() / item.us[mask][score[mask].argmin()])
             rows = f"M {low} to {high}" if high < RANGES[-1][1] else f"M from {low}"
-            show("aiter_gemm", f"{what}, {library}, {rows}", spread(chosen), shaped)
+            lines.append(row("aiter_gemm", f"{what}, {library}, {rows}", spread(chosen), shaped))
     ratios = [us / item.us for item, us in zip(items, scores["estimate as it ships"], strict=True)]
     near = np.abs(np.log(np.concatenate(ratios)))
-    show("aiter_gemm", "times within 25 % of the estimate's", f"{np.mean(near < np.log(1.25)):.1%}", "constants")
+    share = f"{np.mean(near < np.log(1.25)):.1%}"
+    return [*lines, row("aiter_gemm", "times within 25 % of the estimate's", share, "constants")]
 
 
-def of_convolutions() -> None:
-    """Print each of AMD's files by a model of the other, and both by the estimate."""
-    data = {number: read_dataset(path).valid() for number, path in estimate_prior.FILES.items()}
+def of_convolutions(folds: int) -> list[str]:
+    """Each of AMD's files by a model of the other, and both by the estimate."""
+    del folds
+    data, lines = {number: read_dataset(path).valid() for number, path in estimate_prior.FILES.items()}, []
     for learned, judged in ((20, 30), (30, 20)):
         held = estimate_prior.with_wide_channels(data[judged])
         by_model = estimate_prior.chosen(data[learned], held, estimate_prior.options_of(data[learned], 1.0))
-        show("grouped_conv", f"{learned}-kernel file -> {judged}-kernel file", spread(by_model), "recipe")
+        lines.append(row("grouped_conv", f"{learned}-kernel file -> {judged}-kernel file", spread(by_model), "recipe"))
         by_estimate = estimate_prior.efficiency(estimate_model(wanted_for(held.problems()[0], ARCH)), held)
-        show("grouped_conv", f"estimate, {judged}-kernel file", spread(by_estimate), "form; a check")
+        lines.append(row("grouped_conv", f"estimate, {judged}-kernel file", spread(by_estimate), "form; a check"))
+    return lines
 
 
-def of_libraries(base: Path) -> None:
-    """Print the choices between CK and CK Tile on held-out layers."""
-    times = aiter_libraries.times_in(ROOT / "data" / "aiter-gemm-libraries-gfx950.parquet")
-    answers = aiter_libraries.left_out(base, times)
-    aiter_libraries.judge(times, answers, lambda what, of: show("aiter_gemm", what, spread(of), "recipe"))
+def of_libraries(folds: int) -> list[str]:
+    """Choices between CK and CK Tile on held-out layers."""
+    del folds
+    times, lines = aiter_libraries.times_in(TIMES), list[str]()
+    data = read_dataset(ROOT / "data" / f"aiter-gemm-{ARCH}.parquet")
+    layers = {(problem.n, problem.k) for problem in times}
+    is_other = np.array([(problem.n, problem.k) not in layers for problem in data.problems()])
+    learned = data.select(is_other[data.problem_ids])
+    with TemporaryDirectory() as work:
+        base = Path(work) / "base"
+        save(train(learned, learned.op.training.defaults(len(learned)), lambda *_: None), base)
+        answers = aiter_libraries.left_out(base, times)
+    aiter_libraries.judge(times, answers, lambda what, of: lines.append(row("aiter_gemm", what, spread(of), "recipe")))
+    return lines
 
 
-def of_winners() -> None:
-    """Print the places of AITER's winners on held-out layers of the data that ships."""
+def hits(at: Sequence[int] | NDArray[np.int64]) -> str:
+    """Shares of winners that are first, and in the first five."""
+    place = np.asarray(at)
+    return f"{len(place)}: first {np.mean(place < 1):.1%}, in five {np.mean(place < FEW):.1%}"
+
+
+def of_gemms(folds: int) -> list[str]:
+    """Places of AMD's winners of fp8 GEMMs on held-out layers."""
+    places = gemm_winners.held_out(ROOT / "data" / "amd-gfx950-gemm-fp8-winners.parquet", folds, 1)
+    return [
+        row("gemm_universal", f"winners, held-out layers, {what}", hits(at), "recipe") for what, at in places.items()
+    ]
+
+
+def of_winners(folds: int) -> list[str]:
+    """Places of AITER's winners on held-out layers of the data that ships."""
+    lines = []
     for arch in ("gfx942", "gfx950"):
         data = read_dataset(ROOT / "data" / f"aiter-gemm-{arch}.parquet")
-        options = data.op.training.defaults(len(data))
-        results = list(aiter_folds.judged(data, data, 5, options))
-        place = np.concatenate([ranked.place for _, ranked, _ in results])
+        results = list(aiter_folds.judged(data, data, folds, data.op.training.defaults(len(data))))
+        model = np.concatenate([ranked.place for _, ranked, _ in results])
         other = np.concatenate([baseline for _, _, baseline in results])
-        for what, at in (("model", place), ("wins most at this M", other)):
-            hits = f"{len(at)}: first {np.mean(at < 1):.1%}, in five {np.mean(at < FEW):.1%}"
-            show("aiter_gemm", f"{arch}, thinned winners, held-out layers, {what}", hits, "recipe")
+        for what, at in (("model", model), ("wins most at this M", other)):
+            lines.append(row("aiter_gemm", f"{arch}, thinned winners, held-out layers, {what}", hits(at), "recipe"))
+    return lines
 
 
-def of_mixtures() -> None:
-    """Print the answers for mixtures of experts on held-out layers."""
-    data = read_dataset(*(ROOT / "data" / f"aiter-moe-{arch}.parquet" for arch in ("gfx950", "gfx942")))
+def of_mixtures(folds: int) -> list[str]:
+    """Answers for mixtures of experts on held-out layers."""
+    del folds
+    data, lines = read_dataset(*(ROOT / "data" / f"aiter-moe-{name}.parquet" for name in MIXTURES)), []
     for stage, held in aiter_moe_folds.judged(data, data.op.training.defaults(len(data))).items():
         for what, parts in held.efficiency.items():
             values = np.concatenate(parts)
-            show("aiter_moe", f"{stage}, held-out layers, {what}", spread(values[np.isfinite(values)]), "recipe")
+            known = spread(values[np.isfinite(values)])
+            lines.append(row("aiter_moe", f"{stage}, held-out layers, {what}", known, "recipe"))
+    return lines
+
+
+PARTS: dict[str, Callable[[int], list[str]]] = {
+    "estimate": of_estimate,
+    "libraries": of_libraries,
+    "conv": of_convolutions,
+    "gemm": of_gemms,
+    "aiter": of_winners,
+    "moe": of_mixtures,
+}
+
+
+def finished(path: Path | None) -> dict[str, list[str]]:
+    """Lines of the parts that a file has, each below a line with its name."""
+    parts: dict[str, list[str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else ():
+        if line.startswith("# "):
+            parts[line.removeprefix("# ")] = []
+        else:
+            parts[next(reversed(parts))].append(line)
+    return parts
 
 
 def main() -> None:
     """Print the parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=Path, nargs="*", default=[])
-    parser.add_argument("--winners", type=Path)
-    parser.add_argument("--base", type=Path)
-    parser.add_argument("--part", choices=PARTS, nargs="*", default=PARTS)
+    parser.add_argument("--part", choices=PARTS, nargs="*", default=list(PARTS))
+    parser.add_argument("--folds", type=int, default=5, help="of the parts gemm and aiter")
+    parser.add_argument("--out", type=Path, help="file of finished parts, to continue")
     given = parser.parse_args()
-    show("operation", "what", "problems: figures", "shaped")
-    if "estimate" in given.part and given.times:
-        of_estimate(given.times)
-    if "libraries" in given.part and given.base is not None:
-        of_libraries(given.base)
-    if "conv" in given.part:
-        of_convolutions()
-    if "gemm" in given.part and given.winners is not None:
-        gemm_winners.folds(given.winners, 5, 1)
-    if "aiter" in given.part:
-        of_winners()
-    if "moe" in given.part:
-        of_mixtures()
+    done, begun = finished(given.out), time.monotonic()
+    print(row("operation", "what", "problems: figures", "shaped"), flush=True)
+    for number, name in enumerate(given.part, 1):
+        key = f"{name}, {given.folds} folds"
+        if key not in done:
+            print(f"{name}, part {number} of {len(given.part)}", file=sys.stderr, flush=True)
+            done[key] = PARTS[name](given.folds)
+            print(f"{name} finished after {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+        if given.out is not None:
+            text = "".join(f"# {key}\n" + "".join(f"{line}\n" for line in lines) for key, lines in done.items())
+            given.out.write_text(text, encoding="utf-8")
+        print(*done[key], sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,12 @@ from ckh.errors import ExitCode
 from ckh.files.paths import data_dir
 from ckh.kernels.compiled import add_compiled
 from ckh.kernels.table import TRIPLES
-from ckh.learn.analytic.completed import filled, vetoed
+from ckh.learn.analytic.completed import JUDGED, filled, vetoed
 from ckh.learn.analytic.estimate import ESTIMATE, KernelShapes, compiled_blocks_per_cu, estimated_us
+from ckh.learn.analytic.estimator import EstimateScores
 from ckh.learn.analytic.transfer import estimate_model, judged_model, stand_in
 from ckh.learn.answers.answering import Chooser
+from ckh.learn.answers.probes import Probe, Timed
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import load_model, wanted_for
 from ckh.ops import built_in_names
@@ -527,6 +529,29 @@ def test_the_veto_keeps_the_order_of_both_parts_and_what_follows() -> None:
     assert [made[1], made[2], made[4]] == pytest.approx([4.5, 4.5, 3.0], abs=1e-8)
     assert made[4] > 3.0
     assert vetoed(scores, [-129.0, -100.0, -101.0, -102.0, -103.0]) == scores
+
+
+@pytest.mark.slow
+def test_answers_have_one_order_of_demotions() -> None:
+    """Measured on this problem, then those of the first twenty that are not vetoed, the vetoed ones, all others.
+
+    A persistent tile of 256 rows with a quarter-rate instruction was first here.
+    """
+    problem = GemmProblem(32, 128256, 4096, dtype="bf16")
+    wanted = wanted_for(problem, "gfx950")
+    ranking, estimate = ranking_of(problem, stand_in(wanted, problem)), EstimateScores(wanted)
+    us = -estimate.scores([problem], ranking.pool)[0, ranking.order]
+    is_slow = us[:JUDGED] >= 1.3 * us[:JUDGED].min()
+    assert not is_slow[0]
+    assert (np.diff(is_slow.astype(int)) >= 0).all()
+    first = ranking.best(1)[0].kernel
+    assert (first.warp_tile, first.persistent) == ((16, 16, 32), False)
+    last = operation_named("gemm_universal").kernels.name(ranking.pool[ranking.order[us.argmax()]])
+    timed = Timed(last, "ok", "", 9.0, 0.01)
+    probe = Probe(problem.canonical(), "gfx950", "a GPU", "2026-01-02T03:04:05+00:00", "0", "hipcc", (timed,))
+    after = ranking.by_times(probe)
+    assert after.best(1)[0].measured_latency_ms == 9.0
+    assert after.order[1:].tolist() == [number for number in ranking.order.tolist() if number != after.order[0]]
 
 
 @pytest.mark.slow
