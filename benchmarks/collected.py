@@ -67,11 +67,12 @@ REPLACED = "of a kernel that a later version of FBGEMM replaced"
 
 ARCH, GPU = "gfx942", "MI300X"  # of FBGEMM's tables, according to the pull requests that added them
 KEY = ("family", "gfx", "cu_num", "M", "N", "K", "q_dtype_w")
-LEFT = ["family", "stem", "number", "has_split", "again", "first", "last", "path", "library", "at_head", "gfx_stated"]
+LEFT = ["family", "stem", "number", "has_split", "again", "last", "path", "library", "at_head", "gfx_stated"]
 # Share of splits among winners that fill the device, from which on splits had no effect: some versions of AITER tried
 # splits that no kernel got (pull requests 2335, 2541 and 4448 of ROCm/aiter), and equal kernels won by chance.
 IDLE = 0.5
-RENAMED = {"cus": "cu_num", "kernel": "kernelName", "split_k": "splitK", "time_us": "us"}  # columns of AITER's tables
+# Columns of AITER's tables, and the date of the commit, by which lists of kernels are told.
+RENAMED = {"cus": "cu_num", "kernel": "kernelName", "split_k": "splitK", "time_us": "us", "first": "date"}
 FIELDS = {"cus": "num_cus", "token": "tokens", "expert": "experts", "q_dtype_a": "dtype", "q_type": "quant"}
 FIELDS |= {"act_type": "activation"}
 # What a table of one tuner's run on an MI300 does not state; its compute units are those of an MI300X.
@@ -90,7 +91,7 @@ def convert_gemms(path: Path, out: Path, options: ReadOptions) -> None:
     is_known = frame["family"].isin(FAMILIES) & frame["library"].isin((CK, CKTILE))
     frame = frame[is_known & ((frame["gfx"] == options.arch) | (options.arch is None))].reset_index(drop=True)
     frame["stem"] = frame["path"].map(lambda text: PurePath(text).stem)
-    number = frame.groupby(["family", "gfx", "cu_num", "stem", "first"], dropna=False).ngroup()
+    number = frame.groupby(["family", "gfx", "cu_num", "stem", "date"], dropna=False).ngroup()
     fills = np.array([_fills(row) for row in frame.to_dict("records")]) & (frame["library"] == CK)
     idle = (frame["splitK"] > 0)[fills].groupby(number[fills]).mean()
     frame.loc[number.isin(idle.index[idle >= IDLE]), "splitK"] = 0
@@ -101,7 +102,7 @@ def convert_gemms(path: Path, out: Path, options: ReadOptions) -> None:
     with TemporaryDirectory() as work:
         tables = []
         for (number, again), rows in frame.groupby(["number", "again"]):
-            family, stem, first = rows.iloc[0][["family", "stem", "first"]]
+            family, stem, first = rows.iloc[0][["family", "stem", "date"]]
             of_family = "" if family in stem else f"{family}_"
             tables.append(Path(work) / f"{of_family}{stem}_{first}_{number}{f'_{again}' * bool(again)}.csv")
             rows.drop(columns=LEFT).dropna(axis="columns", how="all").to_csv(tables[-1], index=False)

@@ -184,6 +184,16 @@ class Dataset(Shown):
         is_valid = self.frame["is_valid"] & (self.frame["latency_ms"] > 0)
         return self.select((is_valid | (self.frame["status"] == Status.CHOSEN)).to_numpy(dtype=bool))
 
+    def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows as one table, with all or the named columns, as `formats.MeasuredRows` do."""
+        import pyarrow as pa
+
+        yield pa.Table.from_pandas(self.frame if names is None else self.frame[list(names)], preserve_index=False)
+
+    def distinct(self, name: str) -> tuple[str, ...]:
+        """Distinct values of a string column, sorted."""
+        return tuple(sorted(map(str, self.frame[name].unique())))
+
     @cached_property
     def op(self) -> AnyOperation:
         """The operation of all rows."""
@@ -224,22 +234,26 @@ class Dataset(Shown):
         return self._all_problems
 
     def contests(self) -> list[Any]:
-        """Distinct problems as in `problems`, each limited to what the tuners of its rows tried."""
+        """Distinct problems, each limited to what its rows show that was tried if no source states it."""
         if (limited := self.op.problems.tried) is None:
             return self.problems()
         groups = zip(self.problems(), self.frame.groupby(self.problem_ids), strict=True)
-        return [limited(problem, rows) for problem, (_, rows) in groups]
+        return [
+            problem if rows["run_id"].iloc[0] in self._stated else limited(problem, rows)
+            for problem, (_, rows) in groups
+        ]
 
     @cached_property
-    def _stated(self) -> dict[str, dict[str, list[Any]]]:
-        """Run -> column of kernels -> the values that its tuner tried, where its source states them."""
+    def _stated(self) -> dict[str, dict[str, Any]]:
+        """Run -> column of kernels -> the values, or the last text, that its tuner tried, as its source states it."""
         sources = [source for source in self.metadata.get("sources", ()) if "tried" in source]
         return {f"{source['name']}:{source['sha256'][:12]}": source["tried"] for source in sources}
 
     def tried(self, row: int, pool: Sequence[Any], kernels: NDArray[np.intp]) -> NDArray[np.intp]:
         """Select among the indices of kernels in a pool those that the tuner of a row's run tried."""
         for name, values in self._stated.get(str(self.frame["run_id"].iloc[row]), {}).items():
-            kernels = kernels[np.isin(column_of(pool, name)[kernels], values)]
+            column = column_of(pool, name)[kernels]
+            kernels = kernels[column <= values if isinstance(values, str) else np.isin(column, values)]
         return kernels
 
     @cached_property
@@ -249,7 +263,7 @@ class Dataset(Shown):
     @property
     def archs(self) -> tuple[str, ...]:
         """Names of the architectures, sorted."""
-        return self._distinct("arch")
+        return self.distinct("arch")
 
     @property
     def arch(self) -> str:
@@ -269,7 +283,7 @@ class Dataset(Shown):
     @property
     def variants(self) -> tuple[str, ...]:
         """Names of the directions, sorted; empty for an operation without directions."""
-        return self._distinct("variant") if self.op.has_directions else ()
+        return self.distinct("variant") if self.op.has_directions else ()
 
     @property
     def num_cus(self) -> int:
@@ -283,7 +297,15 @@ class Dataset(Shown):
         Raises:
             DataError: a value is missing.
         """
-        return {name: self._hardware_values(f"hw_{name}") for name in HARDWARE}
+        known = {}
+        for name in HARDWARE:
+            values = self.frame[f"hw_{name}"].to_numpy()
+            if not len(values) or np.isnan(values.astype(np.float64)).any():
+                message = f"column hw_{name} has missing values"
+                raise DataError(message, "convert the data again with --arch", code="bad-column")
+            whole = values.astype(np.int64)
+            known[name] = int(whole[0]) if (whole == whole[0]).all() else whole
+        return known
 
     @cached_property
     def content_hash(self) -> str:
@@ -296,18 +318,6 @@ class Dataset(Shown):
     def _problems(self, rows: Sequence[int] | NDArray[np.int64]) -> list[Any]:
         part = self.frame.iloc[list(rows)][list(self.op.problems.identity)]
         return [self.op.problems.of_row(row) for row in part.to_dict("records")]
-
-    def _distinct(self, column: str) -> tuple[str, ...]:
-        return tuple(sorted(self.frame[column].unique()))
-
-    def _hardware_values(self, column: str) -> int | NDArray[np.int64]:
-        values = self.frame[column].to_numpy()
-        if not len(values) or np.isnan(values.astype(np.float64)).any():
-            raise DataError(
-                f"column {column} has missing values", "convert the data again with --arch", code="bad-column"
-            )
-        whole = values.astype(np.int64)
-        return int(whole[0]) if (whole == whole[0]).all() else whole
 
 
 def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, where: str = "the rows") -> Dataset:
@@ -448,27 +458,6 @@ def refuse_duplicates(dataset: Dataset, files: Sequence[DatasetFile]) -> None:
             "merge the inputs with ckh convert",
             code="duplicate-rows",
         )
-
-
-class DatasetRows:
-    """Adapter from a dataset to `formats.MeasuredRows`."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows as one table, with all or the named columns."""
-        import pyarrow as pa
-
-        frame = self._dataset.frame
-        yield pa.Table.from_pandas(frame if names is None else frame[list(names)], preserve_index=False)
-
-    def distinct(self, name: str) -> tuple[str, ...]:
-        """Distinct values of a string column, sorted."""
-        return tuple(sorted({str(text) for text in self._dataset.frame[name].unique()}))
 
 
 def share_of(text: str | None, option: str) -> float:

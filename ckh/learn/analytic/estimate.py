@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -203,13 +204,9 @@ def with_estimate(engine: FeatureEngine, sizes: Sequence[str], arch: ArchSpec) -
         return -np.log(-_minus_us(arch, c)) - c[_LEAD]
 
     features = (Feature(ESTIMATE_FEATURE, "-log us", formula), *engine.features)
-    derived = {name: partial(_column, size) for name, size in zip(PROBLEM_INPUTS, sizes, strict=True)}
+    derived = {name: itemgetter(size) for name, size in zip(PROBLEM_INPUTS, sizes, strict=True)}
     kernel_columns = engine.kernel_columns | {*_OF_KERNELS}
     return replace(engine, features=features, derived={**engine.derived, **derived}, kernel_columns=kernel_columns)
-
-
-def _column(name: str, c: Columns) -> Any:
-    return c[name]
 
 
 def problem_inputs(problem: Problem | EstimatedProduct, sizes: TiledSizes) -> dict[str, float]:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
-from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, NoKernelError
 from ckh.export.consumers import ChoiceTable, Consumers
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
@@ -254,7 +253,7 @@ def _built_as(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKe
 
 def _measured(dataset: Dataset | None) -> _Measured:
     measured = _Measured()
-    for arch, problem, kernel, time_us, is_predicted in timed_rows(DatasetRows(dataset), OPERATION) if dataset else ():
+    for arch, problem, kernel, time_us, is_predicted in timed_rows(dataset, OPERATION) if dataset else ():
         if is_predicted:
             continue
         layer = _layer(arch, problem)

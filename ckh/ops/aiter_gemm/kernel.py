@@ -7,13 +7,14 @@ the lists of `NUMBERED_BY`. The numbers of CK Tile's kernels differ between vers
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from math import prod
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
@@ -109,6 +110,11 @@ class AiterKernel:
             return CKTILE
         word = f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
         return f"{FBGEMM}_{word}" if self.library == FBGEMM else word
+
+    @property
+    def listed(self) -> str:
+        """The first of the versions of AITER's lists in `LISTS` that has it."""
+        return _listed_since(self.base)
 
     wave_k = 1
     parts = property(lambda self: 1 << self.split_k)  # of K
@@ -208,6 +214,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 _LIST = Path(__file__).with_name("kernels.txt")
+# Versions of AITER's lists by date, oldest first: patterns of the names of the kernels that each has first.
+LISTS: dict[str, dict[str, Any]] = json.loads(_LIST.with_name("lists.json").read_bytes())
 # AITER's own tables of August 2026 have the same numbers (tests/ops/aiter_gemm/test_kernel.py).
 NUMBERED_BY = "amd-aiter 0.1.7.post2.dev18"
 
@@ -279,6 +287,11 @@ def _without_pairs() -> dict[str, frozenset[str]]:
         pairs = [index for index, part in enumerate(parts) if part.replace("x", "").isdigit() and part.count("x") == 1]
         shortened[name] = frozenset("_".join(parts[:index] + parts[index + 1 :]) for index in pairs)
     return shortened
+
+
+@cache
+def _listed_since(base: str) -> str:
+    return max(since for since, version in LISTS.items() if re.fullmatch("|".join(version["kernels"]), base))
 
 
 RULES = rules_of(OP_TYPE)

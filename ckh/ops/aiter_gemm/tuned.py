@@ -29,7 +29,7 @@ from ckh.ops.aiter.tables import (
     timed_rows,
     write_lines,
 )
-from ckh.ops.aiter_gemm.kernel import InstalledKernel, kernel_numbers, known_names, parse_kernel, resolved
+from ckh.ops.aiter_gemm.kernel import LISTS, InstalledKernel, kernel_numbers, known_names, parse_kernel, resolved
 from ckh.ops.aiter_gemm.operation import KEY, key_cells
 from ckh.ops.aiter_gemm.problem import ANY, CKTILE, FAMILIES, FAMILY_FACTS, OP_TYPE, AiterGemm
 from ckh.problems import dtype_name
@@ -107,8 +107,8 @@ def _write(rows: MeasuredRows, path: Path) -> list[str]:
 
 
 def read_tuned(path: Path, options: ReadOptions) -> Reading:
-    """Read a tuned table, and infer from its winners the libraries and splits of K that its tuner tried."""
-    libraries, splits = set(), {0}
+    """Read a tuned table, and infer what its tuner tried: libraries and splits by winners, lists by a column `date`."""
+    libraries, splits, dates = set(), {0}, set()
 
     def winners(cells: dict[str, str]) -> list[Won]:
         if "B" in cells:
@@ -116,10 +116,13 @@ def read_tuned(path: Path, options: ReadOptions) -> Reading:
         won = _winner(cells, path.name, options)
         libraries.add(won.kernel.library)
         splits.update(range(won.kernel.split_k + 1))
+        dates.add(cells.get("date", ""))
         return [won]
 
     reading = read_csv(path, options, CSV, _REQUIRED, winners, op_type=OP_TYPE)
-    tried = {"library": sorted(libraries), "split_k": sorted(splits)}
+    tried: dict[str, Any] = {"library": sorted(libraries), "split_k": sorted(splits)}
+    if dates and all(dates):
+        tried["listed"] = max((since for since in LISTS if since <= max(dates)), default=min(LISTS))
     return replace(reading, sources=tuple({**source, "tried": tried, "inferred": True} for source in reading.sources))
 
 

@@ -12,7 +12,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
-from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, UsageError
 from ckh.export.consumers import ChoiceTable, Consumers
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
@@ -146,7 +145,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
 
     Mixtures without a kernel, and those of a single product, are listed as missing.
     """
-    lines = [] if choices.measured is None else dataset_lines(DatasetRows(choices.measured))
+    lines = [] if choices.measured is None else dataset_lines(choices.measured)
     measured = {line.key: line for line in lines if not line.is_predicted}
     written: dict[tuple[Any, ...], TunedMixture] = {}
     root = choices.installed

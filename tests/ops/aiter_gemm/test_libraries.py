@@ -72,10 +72,12 @@ def test_the_pool_is_of_both_libraries(family: str) -> None:
 
 
 def test_rows_of_older_datasets_name_the_library_of_the_kernel() -> None:
-    """A shape that both tuned is one problem; a problem competes only among what its rows' libraries have."""
+    """A shape that both tuned is one problem; where no source states what was tried, its rows' libraries compete."""
     data = read_dataset(ROOT / "data" / "aiter-gemm-gfx950.parquet")
     libraries = [parse_kernel(name).library for name in data.frame["kernel"]]
     assert libraries == data.frame["library"].tolist()
+    assert [contest.library for contest in data.contests()] == ["any"] * len(data.problems())
+    data = replace(data, metadata={})
     of = [set(data.frame["library"][data.problem_ids == number]) for number in range(0, 4000, 400)]
     for tried, problem, contest in zip(of, data.problems()[::400], data.contests()[::400], strict=False):
         assert problem.library == "any"

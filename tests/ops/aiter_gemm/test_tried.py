@@ -17,13 +17,16 @@ from ckh.errors import ExitCode
 from ckh.learn.judging.judged_answers import ranked_winners
 from ckh.learn.models.artifact import load_model
 from ckh.learn.training.prepared import with_rivals
-from ckh.ops.aiter_gemm.kernel import parse_kernel
+from ckh.ops.aiter_gemm.kernel import kernel_numbers, parse_kernel
 
 ROOT = Path(__file__).parents[3]
 SMALL = "a8w8_blockscale_1x128x128_256x16x64x256_16x16_16x16_1x1_16x16x1_16x16x1_1x16x1x16_4_1x1_intrawave_v1"
 SHUFFLED = (
     "a8w8_blockscale_bpreshuffle_1x128x128_256x16x64x256_16x16_16x16_16x16x1_16x16x1_1x16x1x16_4_1x1_intrawave_v1"
 )
+
+PRESHUFFLED = "a8w8_bpreshuffle_256x16x64x512_16x16_16x16_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v1"
+SHUFFLED_TILE = "a8w8_bpreshuffle_cktile_0x0x8x4x1x0x0x0x0x1_16x64x512_1x4x1_16x16x128_default"
 
 
 def table(folder: Path, name: str, splits: list[int], kernel: str = SMALL) -> Path:
@@ -35,10 +38,22 @@ def table(folder: Path, name: str, splits: list[int], kernel: str = SMALL) -> Pa
     return path
 
 
-def made(folder: Path, *tables: Path) -> Dataset:
+def dated(folder: Path, date: str, kernel: str, arch: str = "gfx942") -> Path:
+    """Write a tuned table of one winner and the date of its commit."""
+    path = folder / f"{date}.csv"
+    lines = [
+        "gfx,cu_num,M,N,K,q_dtype_w,us,kernelName,date",
+        f"{arch},256,64,7168,2048,torch.float8_e4m3fn,9,{kernel},{date}",
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def made(folder: Path, *tables: Path, arch: str = "gfx942") -> Dataset:
     """Convert tables to one dataset."""
+    folder.mkdir(exist_ok=True)
     out = folder / "data.parquet"
-    assert run(["convert", *map(str, tables), "--out", str(out), "--arch", "gfx942"]) == ExitCode.OK
+    assert run(["convert", *map(str, tables), "--out", str(out), "--arch", arch]) == ExitCode.OK
     return read_dataset(out)
 
 
@@ -63,6 +78,41 @@ def test_winners_say_nothing_of_what_was_not_tried(tmp_path: Path) -> None:
     rows = with_rivals(known, 1).frame
     rivals = rows[~rows["is_valid"]].groupby(rows["run_id"].str.split(".").str[0])["split_k"]
     assert rivals.agg(set).to_dict() == {"tried": {0, 1, 2}, "untried": {0}}
+
+
+@pytest.mark.parametrize(
+    ("date", "listed"),
+    [("2024-01-01", "2025"), ("2025-07-09", "2025"), ("2025-07-24", "2025-07-24"), ("2026-03-18", "2025-07-24"),
+     ("2026-03-19", "2026-03-19"), ("2026-08-18", "2026-03-26")],
+)  # fmt: skip
+def test_a_date_tells_the_version_of_the_lists(date: str, listed: str, tmp_path: Path) -> None:
+    """The last one that is not newer than the table; without a date nothing is said of lists."""
+    dataset = made(tmp_path, dated(tmp_path, date, PRESHUFFLED), table(tmp_path, "undated", [0]))
+    stated = {source["name"]: source["tried"].get("listed") for source in dataset.metadata["sources"]}
+    assert stated == {f"{date}.csv": listed, "undated.csv": None}
+
+
+def test_kernels_of_later_lists_are_no_rivals(tmp_path: Path) -> None:
+    """The first 75 of 159 (a8w8_bpreshuffle) in July 2025; CK Tile's launch bounds 3 and 4 since March 2026."""
+    dates = ("2025-07-09", "2025-11-19")
+    rows = with_rivals(made(tmp_path, *(dated(tmp_path, date, PRESHUFFLED) for date in dates)), 1).frame
+    of = rows["run_id"].str[:10]
+    before, after = ({kernel_numbers()[name] for name in rows["kernel"][of == date]} for date in dates)
+    assert max(before) < 75 <= max(after)
+    assert 50 < len(before) < len(after)
+    for date, most in (("2026-02-11", 2), ("2026-08-18", 4)):
+        tile = made(tmp_path / date, dated(tmp_path, date, SHUFFLED_TILE, "gfx950"), arch="gfx950")
+        assert with_rivals(tile, 1).frame["per_cu"].max() == most
+
+
+def test_no_winner_is_older_than_its_list() -> None:
+    """The names of the tables state the date of their commits; a kernel that won in one was listed by then."""
+    for arch in ("gfx942", "gfx950"):
+        data = read_dataset(ROOT / "data" / f"aiter-gemm-{arch}.parquet").frame
+        dates = data["run_id"].str.extract(r"_(20[0-9-]{8})_", expand=False)
+        listed = data["kernel"].map(lambda name: parse_kernel(name).listed)
+        assert (listed <= dates).all()
+        assert set(listed) >= {"2025", "2025-07-24"}
 
 
 def test_a_split_that_no_kernel_gets_is_none(tmp_path: Path) -> None:
