@@ -88,10 +88,15 @@ def judged(dataset: Dataset, options: TrainOptions) -> dict[str, Held]:
                 save(train(learned, options, lambda *_: None), Path(folder) / "model")
                 own, flags = answered(held, load_model(Path(folder) / "model"))
             times, stage = times_of(held), held.frame["stage"].to_numpy()[held.first_rows]
-            single = choices(Learned([learned]).single_kernel_scores(held), times.problem, times.count)
+            known = Learned([learned])
+            single, nearest = (
+                times.efficiency()[choices(scores, times.problem, times.count)]
+                for scores in (known.single_kernel_scores(held), known.nearest_problem_scores(held))
+            )
             chosen = {
                 "predict": own,
-                "best average kernel": times.efficiency()[single],
+                "best average kernel": single,
+                "nearest problem": nearest,
                 "random": random_efficiency(times),
             }
             for name, is_in in ((item, stage == item) for item in np.unique(stage)):

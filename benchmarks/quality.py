@@ -1,6 +1,6 @@
 """The table of quality of all operations, as `ckh predict` answers, in one run: docs/results.md is of it.
 
-    python -m benchmarks.quality [--part NAME ...] [--folds 5] [--out quality.txt]
+    python -m benchmarks.quality [--part NAME ...] [--folds {3,5}] [--out quality.txt]
 
 Everything is learned and judged on data/. Parts: `estimate` (the analytic estimate on the GEMMs of an MI355X whose
 kernels of CK and CK Tile all have times, by range of M, for each library and both), `libraries` (CK or CK Tile on these
@@ -25,8 +25,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from benchmarks import aiter_folds, aiter_libraries, aiter_moe_folds, estimate_prior, gemm_winners
+from benchmarks import aiter_folds, aiter_libraries, aiter_moe_folds, estimate_prior, gemm_winners, splits
 from ckh.archs import load_arch
+from ckh.assess.baselines import Learned, random_efficiency
+from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.data.dataset import read_dataset
 from ckh.learn.analytic import estimate
 from ckh.learn.analytic.transfer import estimate_model
@@ -152,6 +155,14 @@ def of_convolutions(folds: int) -> list[str]:
         lines.append(row("grouped_conv", f"{learned}-kernel file -> {judged}-kernel file", spread(by_model), "recipe"))
         by_estimate = estimate_prior.efficiency(estimate_model(wanted_for(held.problems()[0], ARCH)), held)
         lines.append(row("grouped_conv", f"estimate, {judged}-kernel file", spread(by_estimate), "form; a check"))
+        times, known = times_of(held), Learned([data[learned]])
+        for what, scores in (
+            ("nearest problem", known.nearest_problem_scores(held)),
+            ("best average kernel", known.single_kernel_scores(held)),
+        ):
+            by_baseline = times.efficiency()[choices(scores, times.problem, times.count)]
+            lines.append(row("grouped_conv", f"{what}, {judged}-kernel file", spread(by_baseline), "nothing"))
+        lines.append(row("grouped_conv", f"random, {judged}-kernel file", spread(random_efficiency(times)), "nothing"))
     return lines
 
 
@@ -193,7 +204,11 @@ def of_winners(folds: int) -> list[str]:
         results = list(aiter_folds.judged(data, data, folds, data.op.training.defaults(len(data))))
         model = np.concatenate([ranked.place for _, ranked, _ in results])
         other = np.concatenate([baseline for _, _, baseline in results])
-        for what, at in (("model", model), ("wins most at this M", other)):
+        folds_of = aiter_folds.folds_of(data, folds)
+        near = np.concatenate(
+            [splits.nearest(held, data.select(folds_of != fold)) for fold, (held, _, _) in enumerate(results)]
+        )
+        for what, at in (("model", model), ("wins most at this M", other), ("nearest problems' winners", near)):
             lines.append(row("aiter_gemm", f"{arch}, thinned winners, held-out layers, {what}", hits(at), "recipe"))
     return lines
 
@@ -206,7 +221,8 @@ def of_mixtures(folds: int) -> list[str]:
         for what, parts in held.efficiency.items():
             values = np.concatenate(parts)
             known = spread(values[np.isfinite(values)])
-            lines.append(row("aiter_moe", f"{stage}, held-out layers, {what}", known, "recipe"))
+            shaped = "recipe" if what == "predict" else "nothing"
+            lines.append(row("aiter_moe", f"{stage}, held-out layers, {what}", known, shaped))
     return lines
 
 
@@ -235,7 +251,7 @@ def main() -> None:
     """Print the parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS, nargs="*", default=list(PARTS))
-    parser.add_argument("--folds", type=int, default=5, help="of the parts gemm and aiter")
+    parser.add_argument("--folds", type=int, choices=(3, 5), default=5, help="of the parts gemm and aiter")
     parser.add_argument("--out", type=Path, help="file of finished parts, to continue")
     given = parser.parse_args()
     done, begun = finished(given.out), time.monotonic()
