@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--rank", type=RankObjective)
     arguments = parser.parse_args()
     dataset = read_dataset(*arguments.data)
-    options = replace(dataset.op.training.defaults(len(dataset)), jobs=1)
+    options = replace(dataset.op.training.defaults(len(dataset)), targets=(), folds=0, jobs=1)
     changed = {"n_estimators": arguments.trees, "num_leaves": arguments.leaves}
     options = replace(options, params=replace(options.params, **{k: v for k, v in changed.items() if v}))
     options = replace(options, rank=arguments.rank or options.rank)

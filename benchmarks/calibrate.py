@@ -108,7 +108,7 @@ def _scores(boosting: Boosting, learned: NDArray[np.int64], held: NDArray[np.int
     """Scores of rows by a model trained on others."""
     options, prepared = boosting.options, boosting.prepared
     fit = make_fit(RANK, prepared.dataset, options.rank)
-    return boosting.predicted(fit, boosting.fit(fit, learned, None, RANK, trees), learned, held)
+    return boosting.prepared.matrix.predict(boosting.fit(fit, learned, None, RANK, trees), held)
 
 
 def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Floats, *, speeds_order: bool) -> None:

@@ -1,6 +1,6 @@
 """Efficiency of models of few measured pairs that correct the analytic estimate, on AMD's convolutions of gfx950.
 
-    python benchmarks/estimate_prior.py [--pairs 100 300 1000] [--draws 20] [--wait 2500]
+    python benchmarks/estimate_prior.py [--pairs 100 300 1000] [--draws 20] [--wait 2500] [--mixtures]
 
 Models are trained on random pairs of one file (20 kernels on 158 problems, or on 186 others) with the defaults of `ckh
 train`; the first kernel of the answers for the other file's problems is evaluated. From 1,000 pairs on there are half
@@ -8,6 +8,9 @@ as many draws. Prints mean / P10 efficiency over all draws and its difference to
 points, also of the worst draw. `--wait` takes other clocks for an iteration's wait, so that the estimate is wrong as a
 whole, as it may be of another GPU. The largest weight of corrections was chosen with knowledge of these data: within a
 file, folds choose weights up to 1, which lose up to 2.5 points on the other file.
+
+With `--mixtures`, models of AITER's mixtures of experts on an MI350 are judged in the same way, each draw on two layers
+of nine, trained on pairs of the other seven.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from ckh.learn.analytic import estimate as analytic
 from ckh.learn.analytic.transfer import estimate_model
 from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import Model, load_model, wanted_for
+from ckh.learn.models.spec import ANY, Wanted
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
 from ckh.ops.grouped_conv.requested import has_few_channels
@@ -78,13 +82,34 @@ def shown(result: list[NDArray[np.float64]]) -> str:
     return f"{np.nanmean(item):.2%} / {np.nanpercentile(item, 10):.2%}"
 
 
+def mixtures(pairs: int, draws: int) -> None:
+    """Print a line for models of mixtures of experts."""
+    data = read_dataset(ROOT / "data" / "aiter-moe-gfx950.parquet").valid()
+    layers, result, gain = int(data.split_ids.max()) + 1, [], []
+    for seed in range(draws):
+        held = seed % layers, (seed % layers + 1 + seed // layers) % layers
+        is_held = np.isin(data.split_ids, held) & (np.bincount(data.problem_ids)[data.problem_ids] > 1)
+        held_out, learned = data.select(is_held), data.select(~np.isin(data.split_ids, held))
+        alone = efficiency(estimate_model(Wanted(data.op.name, None, ANY, data.arch)), held_out)
+        rows = random_pairs(learned, pairs, seed)
+        result.append(chosen(rows, held_out, options_of(rows, 1.0)))
+        gain.append(100 * np.nanmean(result[-1] - alone))
+    said = f"{shown(result)}, {np.mean(gain):+.2f} to the estimate, at worst {min(gain):+.2f}"
+    print(f"{pairs:5d} pairs of mixtures: {said}", flush=True)
+
+
 def main() -> None:
     """Print a line for each number of pairs and direction."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, nargs="+", default=[5, 30, 100, 300, 1000, 2900])
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--wait", type=float, default=analytic._WAIT_CLOCKS)  # noqa: SLF001 - of an experiment
+    parser.add_argument("--mixtures", action="store_true")
     arguments = parser.parse_args()
+    for pairs in arguments.pairs if arguments.mixtures else ():
+        mixtures(pairs, arguments.draws // (1 + (pairs >= MANY)))
+    if arguments.mixtures:
+        return
     analytic._WAIT_CLOCKS = arguments.wait  # noqa: SLF001
     data = {number: read_dataset(path).valid() for number, path in FILES.items()}
     for learned, judged in ((20, 30), (30, 20)):

@@ -77,10 +77,8 @@ class TrainOptions:
 
     `targets` are modelled in addition to the order: TFLOPS, which predictions include; latency and bandwidth only if
     requested, since only `Model.predict` and the export to LightGBM use them. `jobs` threads do not affect the result.
-    With 0 folds there is no cross-validation, and models have all of their trees. A regression of efficiency also gets,
-    with weight `prior` relative to 1, the trees of a time model fitted to the rows, if the operation has a time model
-    and each kernel was measured often enough (`learn.analytic.prior`). With a `prior`, where the analytic estimate of
-    all kernels is known, it is part of the scores (`learn.analytic.corrected`).
+    With 0 folds there is no cross-validation, and models have all of their trees. With a `prior` other than 0, where
+    the analytic estimate of all kernels is known, it is part of the scores (`learn.analytic.corrected`).
     """
 
     targets: tuple[str, ...] = (TFLOPS,)

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -166,14 +165,6 @@ def emulator_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("CKH_CACHE_DIR", str(cache))
         emulated_runtime()
     return cache
-
-
-@pytest.fixture
-def small_priors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Priors have few trees: training them takes most of the time of training a small model."""
-    from ckh.learn.analytic.prior import PRIOR_TREES
-
-    monkeypatch.setattr("ckh.learn.training.boosting.PRIOR_TREES", replace(PRIOR_TREES, n_estimators=10))
 
 
 @pytest.fixture(autouse=True)

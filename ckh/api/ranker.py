@@ -40,7 +40,7 @@ class KernelRanker(BaseEstimator):  # type: ignore[misc]
         num_leaves: leaves per tree.
         colsample_bytree: share of the features per tree.
         folds: folds of the validation that determines the number of trees; 0: all trees.
-        prior: weight of analytic times.
+        prior: 0 leaves the analytic estimate out of the scores.
         seed: random seed.
         jobs: maximum number of threads; None: one per core.
 

@@ -59,12 +59,10 @@ need them. Above 60,000 rows they are validated on one fold.
 candidates count as slower, and only the order is learned. Efficiency is then the share of problems whose winner ranks
 first.
 
-With --rank efficiency and up to 15,000 rows, convolutions get a prior: trees of an analytic time model (iterations over
-K, rounds over the compute units, bytes), fitted to the rows, which extrapolates to unmeasured sizes. It is omitted if,
-fitted to two thirds of the problems, its median error on the rest exceeds a factor of 1.4, as on a CPU. With a prior,
-from 2,000 to 15,000 rows the trees of a LambdaRank are added. Where the analytic estimate of ckh predict is known for
-all kernels, as on GPUs, the trees correct it instead, with the weight that chooses best on held-out problems; without
-weight, as for a few dozen rows, kernels of unmeasured tiles and pipelines are ranked too.
+With --rank efficiency and up to 15,000 rows, models of convolutions and of mixtures of experts start from the analytic
+estimate of ckh predict, where it is known for all kernels, as on GPUs: the trees correct it, with the weight that
+chooses best on held-out problems; without weight, as for a few dozen rows, kernels of unmeasured tiles and pipelines
+are ranked too. Trees without the estimate replace it where they choose better on 50 problems of ten kernels or more.
 
 --warm-start adds trees (500 unless --trees is given) to a model of the same operation, direction, features and targets;
 nearest takes the model that ckh predict would select. Other options default to the start model's. Differences in GPU or

@@ -165,7 +165,7 @@ def _file_group(
         inputs.engine,
         inputs.names,
         model.hardware,
-        inputs.of_kernels(group.kernels),
+        inputs.of_kernels(group.kernels, group.example),
         inputs.of_problem(group.example),
         forests,
         [*kind.sizes, *inputs.further_sizes],

@@ -3,9 +3,6 @@
 A declaration has a feature's name, unit and formula over columns. Extraction, `feature_spec.json`, the documentation
 and the partial evaluation in ranking use it; the dependencies of a feature are traced.
 
-`TimeLaw` declares terms whose sum is a kernel's time: they extrapolate to sizes that were never measured, where trees
-are constant.
-
 Raw columns that each feature reads are recorded by name while its formula runs, not traced as symbols: a formula may
 process strings and kernel columns in any way.
 """
@@ -159,22 +156,6 @@ class FeatureEngine:
             row[:] = formula(lazy)
         by_row: NDArray[np.float64] = matrix.T
         return by_row
-
-
-@dataclass(frozen=True, slots=True)
-class TimeLaw:
-    """Terms of an additive time model: time is a sum of terms with non-negative coefficients of the kernel."""
-
-    terms: tuple[str, ...]  # names of columns derived by an engine, all non-negative; a constant term is always added
-    shared: tuple[str, ...]
-    """Names of kernel columns, all non-negative, that explain differences of coefficients within a family: each
-    coefficient is about a sum of these with non-negative factors; a constant is always added."""
-    varied: Callable[[Mapping[str, NDArray[Any]], float, np.random.Generator], dict[str, NDArray[Any]]]
-    """Samples problems of other sizes around given ones: maps raw columns of problems by name, shape (problems,),
-    the range of sizes in octaves up and down, and a random generator to the same columns."""
-    sizes: tuple[str, ...] = ()
-    """Names of columns derived by an engine: M, N and K of the matrix products, their number, and the bytes that
-    are moved at least, in the order of `estimate.PROBLEM_INPUTS`."""
 
 
 def raw(name: str) -> Formula:

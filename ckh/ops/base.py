@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ckh.archs import ArchSpec
-    from ckh.features.engine import FeatureEngine, TimeLaw
+    from ckh.features.engine import FeatureEngine
     from ckh.files.account import Account
     from ckh.kernels.lists import ListFormat, RuleSets
     from ckh.kernels.pools import Candidates, KernelList, Knows
@@ -184,12 +184,14 @@ class EstimatedProduct:
         bytes: that it moves at least.
         sizes: what tiles cover.
         kernels: its part of each of a pool's kernels.
+        num_cus: compute units of the device, 0 for those of the GPU that is asked about.
     """
 
     dtype: str
     bytes: int
     sizes: TiledSizes
     kernels: Callable[[Sequence[Any]], Sequence[Any]]
+    num_cus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +275,7 @@ class Problems(Generic[P]):
         batch: the field that distinguishes problems of one layer; empty: `grows_with`.
         tried: limits a problem to what the tuners of its dataset rows tried; None: they tried all candidates.
         tiled: maps a problem to the matrix products that kernels cover with tiles; None: kernels have no tiles.
-        products: of problems that need several kernels, what each of them computes; None: one kernel computes all.
+        products: of problems that may need several kernels, what each computes, or None; None: one computes all.
         requested: how problems are requested on a command line; None: only by files and sets.
         shaped: a `ckh.shapes.shaped.Shaped`, converts shapes of models and logs to problems; None: not supported.
     """
@@ -292,7 +294,7 @@ class Problems(Generic[P]):
     grows_with: str = ""
     batch: str = ""
     tiled: Callable[[P], TiledSizes] | None = None
-    products: Callable[[P], Sequence[EstimatedProduct]] | None = None
+    products: Callable[[P], Sequence[EstimatedProduct | None]] | None = None
     tried: Callable[[P, pd.DataFrame], P] | None = None
     requested: Callable[[], Requested[P]] | None = None
     shaped: Part | None = None
@@ -360,7 +362,8 @@ class Training:
         needed_columns: columns that `needed` reads.
         timed: number of top-ranked kernels whose times are predicted, where the data hold only the fastest kernels of a
             problem; 0: all kernels.
-        law: the terms that a kernel's time is a sum of, if known.
+        estimated: of each matrix product of a problem, in the order of `estimate.PROBLEM_INPUTS`, names of columns
+            derived by the engine, where scores may have the estimate; empty: there are few complete times.
         judged: evaluated accuracy on unmeasured GPUs, of substitute models and of the analytic estimate.
         formats: a `ckh.data.formats.Formats`, the file formats of measurements specific to this operation.
     """
@@ -375,7 +378,7 @@ class Training:
     needed: Callable[[pd.DataFrame], tuple[Any, Any]] = _all_needed
     needed_columns: tuple[str, ...] = ()
     timed: int = 0
-    law: TimeLaw | None = None
+    estimated: tuple[tuple[str, ...], ...] = ()
     judged: tuple[Worth, ...] = ()
     formats: Part | None = None
 

@@ -97,7 +97,6 @@ def test_datasets_are_written_and_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_priors")
 def test_train_writes_the_same_model_as_the_command(tmp_path: Path) -> None:
     """A dataset in memory or its file gives the same bytes, and a loaded model that ranks."""
     data = measured()

@@ -46,7 +46,6 @@ def efficiency(scores: NDArray[np.float64], rows: NDArray[Any]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_priors")
 def test_model_equals_that_of_train(tmp_path: Path) -> None:
     """The same trees and scores as those of `ckh.train`, with the operation's defaults and with other parameters."""
     with_prior = {name: value for name, value in PARAMETERS.items() if name != "prior"}

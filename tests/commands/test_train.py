@@ -22,7 +22,6 @@ from tests.refusals import expect_error, expect_refusal, expect_warning
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("small_priors")
 
 SMALL = ["--trees", "5", "--leaves", "5", "--folds", "3", "--jobs", "1"]
 

@@ -13,7 +13,6 @@ from ckh.archs import load_arch
 from ckh.data.dataset import Dataset
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
-from ckh.learn.analytic.prior import PRIOR_TREES
 from ckh.learn.models.artifact import load_model
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
@@ -113,9 +112,7 @@ def measured(variant: Direction = Direction.FORWARD) -> Dataset:
 def trained(rank: RankObjective = RankObjective.RELATIVE, seed: int = 42, jobs: int = 1) -> Trained:
     """Small models of the measured dataset, the same whichever test needs them first."""
     options = TrainOptions(TARGETS, rank, folds=4, early_stopping=5, seed=seed, jobs=jobs, params=TREES)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ckh.learn.training.boosting.PRIOR_TREES", PRIOR_TREES)  # not those of `small_priors`
-        return train(measured(), options, lambda _steps, _text: None)
+    return train(measured(), options, lambda _steps, _text: None)
 
 
 def saved(folder: Path, rank: RankObjective = RankObjective.RELATIVE, seed: int = 42, jobs: int = 1) -> Path:

@@ -228,14 +228,14 @@ def test_a_model_without_trees_is_not_continued(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_continued_model_keeps_the_estimate(few: Path) -> None:
-    """New trees correct what the estimate and the trees of the start leave."""
-    data, start = slower(1 / 1.6), read_start(few)
+    """New trees correct what the estimate and the trees of the start leave, here trees that learned other times."""
+    data, start = slower(1.0), read_start(few)
     options = replace(continued(start, TrainOptions(targets=())), folds=3)
-    made = train(data, replace(options, params=replace(options.params, n_estimators=20)), lambda *_: None, start)
+    made = train(data, replace(options, params=replace(options.params, n_estimators=200)), lambda *_: None, start)
     target = made.targets["rank"]
     assert target.correction == 1.0
     assert target.comparison is not None
-    assert target.comparison.mean_efficiency >= target.comparison.start_mean_efficiency
+    assert target.comparison.mean_efficiency > target.comparison.start_mean_efficiency + 0.01
 
 
 def test_without_an_estimate_there_is_no_correction() -> None:

@@ -358,14 +358,17 @@ def test_few_rows_take_few_threads(rows: int, threads: int, monkeypatch: pytest.
 def test_the_lead_is_the_error_on_kernels_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """With planted scores it is that of plain loops, of a third of the tiles or pipelines, on held-out problems."""
     scores = np.random.default_rng(3).normal(size=len(measured().valid()))
-    monkeypatch.setattr(boosting.Boosting, "fit", lambda *_, **__: SimpleNamespace(best_iteration=1))
     fitted: list[Any] = []
 
-    def predicted(_: Any, __: Any, ___: Any, rows: Any, others: Any) -> Any:
-        fitted.append((rows, others))
+    def fit(_: Any, __: Any, rows: Any, *___: Any) -> Any:
+        return SimpleNamespace(best_iteration=1, rows=rows)
+
+    def predict(_: Any, model: Any, others: Any) -> Any:
+        fitted.append((model.rows, others))
         return scores[others]
 
-    monkeypatch.setattr(boosting.Boosting, "predicted", predicted)
+    monkeypatch.setattr(boosting.Boosting, "fit", fit)
+    monkeypatch.setattr("ckh.learn.training.feature_matrix.FeatureMatrix.predict", predict)
     monkeypatch.setattr("ckh.learn.training.train._fitted", lambda *_: None)
     monkeypatch.setattr("ckh.learn.training.train._FEWEST_LEADS", 2)
     options = TrainOptions((), folds=4, early_stopping=5, params=TREES)

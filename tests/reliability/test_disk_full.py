@@ -156,7 +156,6 @@ def test_the_old_dataset_remains(disk: SmallDisk, tmp_path: Path, capsys: pytest
         disk.empty()
 
 
-@pytest.mark.usefixtures("small_priors")
 @pytest.mark.parametrize(
     ("command", "blocks"),
     [

@@ -21,12 +21,14 @@ from ckh.learn.analytic.estimate import (
     ESTIMATE,
     ESTIMATE_FEATURE,
     KernelShapes,
+    inputs_of_products,
     kernel_inputs,
-    minus_us,
     with_estimate,
 )
+from ckh.learn.analytic.estimator import EstimateScores
 from ckh.learn.analytic.joined import KernelJoin
 from ckh.learn.models.scoring import ModelInputs
+from ckh.learn.models.spec import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.data.dataset import Dataset
     from ckh.learn.models.spec import ModelSpec
-    from ckh.ops.base import AnyOperation, Kernel
+    from ckh.ops.base import AnyOperation, Kernel, Problem
     from ckh.schema import Resources
 
 # More than a third is better for problems of the same session, as folds of one are, and does harm for those of another
@@ -52,19 +54,19 @@ _OF_GAP, _LEAST = 2.0, 0.02  # rows of kernels estimated far from the best of th
 
 def estimated_logs(dataset: Dataset) -> NDArray[np.float64] | None:
     """Logarithms of the estimated times of all rows of a dataset; None if there is no estimate of some."""
-    law = dataset.op.training.law
-    if law is None or not law.sizes:  # tested for convolutions only: there are few complete times of GEMMs
+    op = dataset.op
+    if not op.training.estimated:
         return None
     names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str), return_inverse=True)
     kernels = complete_kernels(dataset, names.tolist())
     if kernels is None:
         return None
-    op, arch = dataset.op, load_arch(dataset.arch).sized(dataset.num_cus)
-    assert op.problems.tiled is not None
-    problems = dataset.problems()
-    inputs = kernel_inputs(KernelShapes.of(kernels), problems[0].dtype, arch, _reports(op, kernels, arch))
-    score = minus_us(problems, [op.problems.tiled(problem) for problem in problems], inputs, arch)
-    return np.asarray(np.log(-score[dataset.problem_ids, kernel]))
+    problems, logs = dataset.problems(), np.empty(len(dataset))
+    estimate = EstimateScores(Wanted(op.name, None, problems[0].dtype, dataset.arch, dataset.num_cus))
+    order = np.argsort(dataset.problem_ids, kind="stable")
+    for problem, rows in zip(problems, np.split(order, np.cumsum(np.bincount(dataset.problem_ids))[:-1]), strict=True):
+        logs[rows] = np.log(-estimate.scores([problem], [kernels[number] for number in kernel[rows]])[0])
+    return logs
 
 
 def correction(dataset: Dataset, estimated: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -118,13 +120,14 @@ def corrected_inputs(spec: ModelSpec, lead_of: Callable[[Sequence[Kernel]], NDAr
     The lead that a kernel needs is subtracted from the score.
     """
     op, arch = spec.op, spec.gpu
-    assert op.training.law is not None
-    engine = with_estimate(op.training.engine, op.training.law.sizes, arch)
+    engine = with_estimate(op.training.engine, op.training.estimated, arch)
 
-    def of_kernels(kernels: Sequence[Kernel]) -> dict[str, Any]:
-        reports, lead = _reports(op, kernels, arch), lead_of(kernels)
-        inputs = kernel_inputs(KernelShapes.of(kernels), spec.dtype, arch, reports, lead)
-        return {**op.kernels.features(kernels, spec.encoding), **inputs}
+    def of_kernels(kernels: Sequence[Kernel], example: Problem) -> dict[str, Any]:
+        lead, own = lead_of(kernels), op.kernels.features(kernels, spec.encoding)
+        if op.problems.products is not None:
+            return {**own, **inputs_of_products(op.problems.products(example), kernels, arch, lead)}
+        reports = _reports(op, kernels, arch)
+        return {**own, **kernel_inputs(KernelShapes.of(kernels), spec.dtype, arch, reports, lead)}
 
     return ModelInputs(
         engine=engine,
@@ -140,7 +143,7 @@ def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | N
     Also None if there is no estimate: the operation has no tiles, or the architecture's peak rates are unknown.
     """
     op, arch = dataset.op, load_arch(dataset.arch)
-    if op.problems.tiled is None or arch.peaks is None:
+    if (op.problems.tiled is None and op.problems.products is None) or arch.peaks is None:
         return None
     try:
         kernels = [op.kernels.parse(name) for name in names]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +64,7 @@ _TILED_M = "tiled_m"
 PROBLEM_INPUTS = (_TILED_M, "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
 _TILE_M, _TILE_N, _LATER = "estimate_tile_m", "estimate_tile_n", "estimate_later"
 _SHARING, _ADDED, _PARTS = "estimate_sharing", "estimate_added", "estimate_parts"
-_LEAD = "estimate_lead"
+_LEAD, _COUNTED = "estimate_lead", "estimate_counted"
 # The block's tile, maximum blocks per compute unit, clocks of an iteration: busy, fewest, those added to all blocks'
 # without prefetching, and a factor of the fewest where M is no multiple of the tile; clocks of a block's end, a tie
 # breaker; blocks per compute unit that share tiles (0: none do), and bytes of an element of the result that every tile
@@ -86,7 +85,7 @@ _OF_KERNELS = (
     _PARTS,
     _LEAD,
 )
-_NOT_SHARED = -1.0
+_NOT_SHARED = _AS_OF_AN_OPERAND = -1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +102,7 @@ class KernelShapes:
     prefetches: NDArray[np.bool_]
     instruction: NDArray[np.float64]
     sharing: NDArray[np.float64]  # blocks per compute unit that share tiles, 0: as many as it holds; -1: none do
-    adds: NDArray[np.bool_]  # blocks add to the result by atomic operations
+    added: NDArray[np.float64]  # bytes of atomic operations for an element of the result, -1: as of an operand; 0: none
     parts: NDArray[np.float64]  # of K
     bound: NDArray[np.float64]  # blocks of a compute unit that the kernel was compiled for
     scales: NDArray[np.bool_]  # sums are scaled in every iteration, after its products
@@ -123,6 +122,7 @@ class KernelShapes:
         buffers = 1 + _stated(kernels, "double_smem_buffer", np.isin(pipelines, sorted(DOUBLE_SMEM_PIPELINES)))
         parts = _stated(kernels, "parts", 1.0)
         adds = (_stated(kernels, "reduction", "") == "atomic") | (parts > 1)
+        added = np.where(adds, _AS_OF_AN_OPERAND, _stated(kernels, "added", 0.0))
         instruction = [column_of(kernels, f"warp_tile_{axis}").astype(np.float64) for axis in "mnk"]
         waves = wave_m * wave_n * wave_k
         sizes = (tile_m, tile_n, tile_k, wave_m, wave_n, waves)
@@ -132,7 +132,7 @@ class KernelShapes:
             prefetches,
             np.stack(instruction, axis=-1),
             _stated(kernels, "blocks_per_cu", _NOT_SHARED),
-            adds,
+            added,
             parts,
             np.maximum(_stated(kernels, "per_cu", 1.0), 1.0),
             has_scales & (pipelines == _SCALES_LAST),
@@ -197,16 +197,59 @@ def estimate_engine(op_type: str, arch: ArchSpec) -> FeatureEngine:
     return FeatureEngine(op_type, (feature,), (), {}, {}, frozenset(_OF_KERNELS))
 
 
-def with_estimate(engine: FeatureEngine, sizes: Sequence[str], arch: ArchSpec) -> FeatureEngine:
-    """Add a feature: minus the logarithm of an architecture's estimate, less the lead that the kernel needs."""
+def with_estimate(engine: FeatureEngine, products: Sequence[Sequence[str]], arch: ArchSpec) -> FeatureEngine:
+    """Add a feature: minus the logarithm of an architecture's estimate, less the lead that the kernel needs.
+
+    `products` are the columns of each product's sizes; those of its kernel are numbered, unless it is the only one.
+    """
+    parts = [_renamed(sizes, suffix) for sizes, suffix in zip(products, suffixes(products), strict=True)]
 
     def formula(c: Columns) -> Any:
-        return -np.log(-_minus_us(arch, c)) - c[_LEAD]
+        cus: Any = float(arch.hardware.num_cus)
+        if len(parts) == 1:
+            us = -_minus_us(arch, _Renamed(c, parts[0]), cus)
+        else:  # of which a kernel may be for some
+            cus = np.where(c["num_cus"] > 0, c["num_cus"], cus)
+            us = sum(-_minus_us(arch, own, cus) * own[_COUNTED] for own in (_Renamed(c, part) for part in parts))
+        return -np.log(us) - c[_LEAD]
 
     features = (Feature(ESTIMATE_FEATURE, "-log us", formula), *engine.features)
-    derived = {name: itemgetter(size) for name, size in zip(PROBLEM_INPUTS, sizes, strict=True)}
-    kernel_columns = engine.kernel_columns | {*_OF_KERNELS}
-    return replace(engine, features=features, derived={**engine.derived, **derived}, kernel_columns=kernel_columns)
+    of_kernels = {part[name] for part in parts for name in (*_OF_KERNELS, _COUNTED)}
+    return replace(engine, features=features, kernel_columns=engine.kernel_columns | of_kernels | {_LEAD})
+
+
+def inputs_of_products(
+    products: Sequence[EstimatedProduct | None], kernels: Sequence[Any], arch: ArchSpec, lead: NDArray[np.float64]
+) -> dict[str, NDArray[np.float64]]:
+    """Inputs of the estimate for the kernels of several products; a product that is not computed does not count."""
+    columns, any_part = {_LEAD: lead}, next(part for part in products if part is not None)
+    for suffix, part in zip(suffixes(products), products, strict=True):
+        own = part or any_part
+        made = kernel_inputs(KernelShapes.of(own.kernels(kernels)), own.dtype, arch)
+        made[_COUNTED] = np.full(len(kernels), float(part is not None))
+        columns |= {f"{name}{suffix}": column for name, column in made.items()}
+    return columns
+
+
+def suffixes(products: Sequence[Any]) -> list[str]:
+    """Ends of the names of the columns of each product's kernels."""
+    return [""] if len(products) == 1 else [str(number) for number in range(len(products))]
+
+
+def _renamed(sizes: Sequence[str], suffix: str) -> dict[str, str]:
+    of_kernel = {name: f"{name}{suffix}" for name in (*_OF_KERNELS, _COUNTED)}
+    return {**of_kernel, **dict(zip(PROBLEM_INPUTS, sizes, strict=True))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    """Columns by other names."""
+
+    columns: Columns
+    names: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.columns[self.names[name]]
 
 
 def problem_inputs(problem: Problem | EstimatedProduct, sizes: TiledSizes) -> dict[str, float]:
@@ -253,7 +296,7 @@ def kernel_inputs(
         ends,
         later,
         sharing,
-        np.where(shape.adds, width, 0.0),
+        np.where(shape.added == _AS_OF_AN_OPERAND, width, shape.added),
         shape.parts,
         np.zeros(len(lds)) if lead is None else lead,
     )
@@ -282,9 +325,9 @@ def _columns(
     return Columns({**of_problem, **kernels}, {}, {})
 
 
-def _minus_us(arch: ArchSpec, c: Columns) -> Any:
+def _minus_us(arch: ArchSpec, c: Columns | _Renamed, cus: Any = None) -> Any:
     """Negative time: a NumPy formula, which is also traced for C."""
-    rounds, trips, ends, memory_us, _ = _clocks(arch, c)
+    rounds, trips, ends, memory_us, _ = _clocks(arch, c, cus)
     assert arch.peaks is not None
     work_us = rounds * (trips + ends) / float(arch.hardware.max_clock_mhz)
     return -((arch.peaks.launch_us + bounded_us(work_us, memory_us)) * (1 + c[_LATER]))
@@ -295,14 +338,14 @@ def bounded_us(work_us: Any, memory_us: Any) -> Any:
     return np.maximum(work_us, memory_us + _LESS_WORK * work_us)
 
 
-def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
+def _clocks(arch: ArchSpec, c: Columns | _Renamed, cus: Any = None) -> tuple[Any, Any, Any, Any, Any]:
     """Waves of blocks; clocks of a wave in iterations and outside; microseconds of memory; blocks per compute unit."""
     assert arch.peaks is not None
     m, n, k, batches, moved = (c[name] for name in PROBLEM_INPUTS)
     tile_m, tile_n, tile_k, in_flight, busy, fewest, exposed, checked, block_ends, *_ = (
         c[name] for name in _OF_KERNELS
     )
-    cus = float(arch.hardware.num_cus)
+    cus = float(arch.hardware.num_cus) if cus is None else cus
     blocks = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batches * c[_PARTS]
     steps = np.ceil(k / (tile_k * c[_PARTS]))
     grid = np.maximum(c[_SHARING] * cus, 1.0)
@@ -333,7 +376,7 @@ def _shared_rounds(blocks: Any, steps: Any, grid: Any) -> tuple[Any, Any]:
     return whole + np.ceil((blocks - whole * grid) * steps / grid) / steps, blocks / grid + 1.0
 
 
-def _loaded_bytes(c: Columns, blocks: Any, grid: Any) -> Any:
+def _loaded_bytes(c: Columns | _Renamed, blocks: Any, grid: Any) -> Any:
     """Bytes that the block that begins a tile loads of what the others stored, one after another."""
     return np.maximum(grid / blocks - 1.0, 0.0) * c[_TILE_M] * c[_TILE_N] * _PARTIAL_BYTES / 2
 

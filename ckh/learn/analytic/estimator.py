@@ -76,9 +76,10 @@ class EstimateScores:
             self._pool = pool
         return minus_us(problems, [self._tiled(problem) for problem in problems], self._shapes, self._arch)
 
-    def _summed(self, products: Sequence[EstimatedProduct], pool: Sequence[Kernel]) -> NDArray[np.float64]:
+    def _summed(self, products: Sequence[EstimatedProduct | None], pool: Sequence[Kernel]) -> NDArray[np.float64]:
         """The scores of kernels for several products, shape (kernels,)."""
-        times = (estimated_us(part, part.sizes, part.kernels(pool), self._arch) for part in products)
+        parts, gpu = (part for part in products if part is not None), self._arch
+        times = (estimated_us(part, part.sizes, part.kernels(pool), gpu.sized(part.num_cus)) for part in parts)
         return np.asarray(-sum(times))
 
     def completed(
@@ -119,7 +120,7 @@ class EstimateScores:
         return ModelInputs(
             engine=estimate_engine(op.name, self._arch),
             names=(ESTIMATE_FEATURE,),
-            of_kernels=lambda pool: kernel_inputs(
+            of_kernels=lambda pool, _: kernel_inputs(
                 KernelShapes.of(pool), self.wanted.dtype, self._arch, self._compiled(pool)
             ),
             of_problem=lambda problem: {

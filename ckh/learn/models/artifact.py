@@ -455,7 +455,7 @@ class Model(ShownModel):
 
     def matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         """Features of kernels on a problem, shape (kernels, features)."""
-        columns = {**self.inputs.of_problem(problem), **self.inputs.of_kernels(kernels)}
+        columns = {**self.inputs.of_problem(problem), **self.inputs.of_kernels(kernels, problem)}
         return self.inputs.engine.matrix(columns, self.hardware, self.inputs.names)
 
     def _linear(self, raw: NDArray[np.float64], target: str) -> NDArray[np.float64]:

@@ -92,7 +92,7 @@ class ModelInputs:
 
     engine: FeatureEngine
     names: tuple[str, ...]
-    of_kernels: Callable[[Sequence[Kernel]], Mapping[str, Any]]
+    of_kernels: Callable[[Sequence[Kernel], Problem], Mapping[str, Any]]  # for problems of the kind of this one
     of_problem: Callable[[Problem], Mapping[str, Any]]
     further_sizes: tuple[str, ...] = ()
 
@@ -102,7 +102,7 @@ class ModelInputs:
         return cls(
             engine=spec.engine,
             names=spec.feature_names,
-            of_kernels=lambda kernels: spec.op.kernels.features(kernels, spec.encoding),
+            of_kernels=lambda kernels, _: spec.op.kernels.features(kernels, spec.encoding),
             of_problem=lambda problem: spec.op.problems.features([problem]),
         )
 
@@ -115,7 +115,7 @@ class ModelInputs:
             self,
             engine=self.engine.extended(self.engine.op_type, (feature,), kernel_columns=frozenset({LEAD_FEATURE})),
             names=(LEAD_FEATURE, *self.names),
-            of_kernels=lambda kernels: {**self.of_kernels(kernels), LEAD_FEATURE: lead.of(kernels)},
+            of_kernels=lambda kernels, example: {**self.of_kernels(kernels, example), LEAD_FEATURE: lead.of(kernels)},
         )
 
 
@@ -143,16 +143,16 @@ class PoolScorer:
     ) -> NDArray[np.float64]:
         """Predict targets of each kernel, shape (targets, problems, kernels)."""
         columns = self._spec.op.problems.features(problems)
-        return self._ranker(pool, columns).scores(columns, targets)
+        return self._ranker(pool, columns, problems[0]).scores(columns, targets)
 
     def some(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp], target: int
     ) -> NDArray[np.float64]:
         """Predict a target of selected kernels of each problem, identical to `predictions`."""
         columns = self._spec.op.problems.features(problems)
-        return self._ranker(pool, columns).some(columns, kernels, target)
+        return self._ranker(pool, columns, problems[0]).some(columns, kernels, target)
 
-    def _ranker(self, pool: Sequence[Kernel], columns: Mapping[str, Any]) -> Ranker:
+    def _ranker(self, pool: Sequence[Kernel], columns: Mapping[str, Any], example: Problem) -> Ranker:
         known = self._rankers.get(id(pool))
         if known is not None:
             return known[1]
@@ -162,7 +162,7 @@ class PoolScorer:
             inputs.engine,
             inputs.names,
             self._hardware,
-            inputs.of_kernels(pool),
+            inputs.of_kernels(pool, example),
             {name: column[:1] for name, column in columns.items()},
             [target in self._spec.log_targets for target in self._targets],
         )

@@ -253,7 +253,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         legacy_tiles=ours is None,
     )
     if ours is not None and spec.rank_by == _RANK_WITH_ESTIMATE:
-        if (law := spec.op.training.law) is None or not law.sizes or load_arch(arch).peaks is None:
+        if not spec.op.training.estimated or load_arch(arch).peaks is None:
             ours.fail("rank_by", f"is of an estimate, and there is none of {op_type} on {arch}")
         spec = replace(spec, rank_by=RANK, estimate=True)
     if spec.rank_by not in (RANK, TFLOPS):

@@ -1,4 +1,4 @@
-"""Fitting models to rows with LightGBM: labels, parameters, rows, priors, and the trees of a warm start."""
+"""Fitting models to rows with LightGBM: labels, parameters, rows, and the trees of a warm start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from ckh.learn.analytic.corrected import (
     estimated_logs,
     weight_of,
 )
-from ckh.learn.analytic.prior import PRIOR_TREES, prior_rows
 from ckh.training import LOG_TARGETS, RANK, TARGET_COLUMNS, RankObjective, TreeParams
 
 if TYPE_CHECKING:
@@ -76,11 +75,6 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
     label = efficiency if is_plain else np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
     # Only the order near the top matters.
     return Fit(target, label, efficiency, {"objective": "regression"}, is_grouped=False)
-
-
-def fit_rounds(options: TrainOptions, target: str) -> int:
-    """Maximum number of boosting rounds of a fit, with its prior."""
-    return options.params.n_estimators + bool(options.prior and target == RANK) * PRIOR_TREES.n_estimators
 
 
 class Boosting:
@@ -144,7 +138,7 @@ class Boosting:
         """Fit a `lightgbm.Booster` to some rows, stopped early by others if there are any (`stop`)."""
         options = self.options
         self.count_to(self._end)
-        self._end += fit_rounds(options, fit.target)
+        self._end += options.params.n_estimators
         self._text = text
         parameters = self._parameters(fit, options.params)
         callbacks: list[Any] = [self._count]
@@ -169,30 +163,6 @@ class Boosting:
         """Count rounds that are done or not needed, up to a number of them."""
         self.advance(rounds - self._done, self._text)
         self._done = rounds
-
-    def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Any:
-        """Train a `lightgbm.Booster` on a time model of the rows (`prior_rows`); None if no prior is used."""
-        dataset, options = self.prepared.dataset, self.options
-        if fit.target != RANK or not options.prior or fit.corrects:
-            return None
-        known = prior_rows(dataset, rows, self.prepared.efficiency, options.seed)
-        if known is None:
-            return None
-        of_prior = Fit(fit.target, known.efficiency, known.efficiency, dict(fit.parameters), is_grouped=False)
-        parameters = self._parameters(of_prior, PRIOR_TREES)
-        arguments = {"label": of_prior.label, "weight": of_prior.weight, "params": parameters}
-        data = known.matrix.lightgbm_data(np.arange(len(known.efficiency)), **arguments, **self._features)
-        return lightgbm.train(parameters, data, PRIOR_TREES.n_estimators, callbacks=[self._count])
-
-    def predicted(
-        self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Predict other rows with a `lightgbm.Booster`, and the prior fitted to the same rows."""
-        prior = self.prior(fit, rows)
-        if prior is None:
-            return self.prepared.matrix.predict(model, others)
-        matrix, weight = self.prepared.matrix, self.options.prior
-        return (matrix.predict(model, others) + weight * matrix.predict(prior, others)) / (1.0 + weight)
 
     def _parameters(self, fit: Fit, trees: TreeParams) -> dict[str, Any]:
         """LightGBM's parameters, without the number of trees."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Kernel
     from ckh.training import TrainOptions
 
+FEWEST_ROWS = 2  # minimum for LightGBM
 MIN_GROUPS = 3  # train, early stopping, score
 MOST_RIVALS = 200  # maximum per problem, among kernels that won elsewhere in its pool
 MOST_OTHERS = 100  # among kernels that never won; or a hundredth of the candidates if that is more
@@ -88,8 +89,9 @@ class Prepared:
     start: Start | None
 
     def splits(self, folds: int) -> list[FoldSplit]:
-        """Splits of cross-validation; empty for too few groups."""
-        return list(grouped_splits(self.dataset.split_ids, folds))
+        """Splits of cross-validation; empty for too few groups, or for a fold with too few rows for LightGBM."""
+        splits = list(grouped_splits(self.dataset.split_ids, folds))
+        return splits if all(len(split.train) >= FEWEST_ROWS for split in splits) else []
 
     def chosen_efficiency(self, scores: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Efficiency of each problem's highest score among some rows, shape (problems of the rows,)."""

@@ -20,9 +20,9 @@ from ckh.kernels.pools import TIMED_NAME
 from ckh.learn.analytic.corrected import is_gain
 from ckh.learn.judging.calibrate import calibrate, covering_sets, in_order
 from ckh.learn.models.manifest import problem_id
-from ckh.learn.models.model_text import join_trees, scale_leaves, shorten
-from ckh.learn.training.boosting import Boosting, fit_rounds
-from ckh.learn.training.prepared import check_options, prepare
+from ckh.learn.models.model_text import scale_leaves, shorten
+from ckh.learn.training.boosting import Boosting
+from ckh.learn.training.prepared import FEWEST_ROWS, check_options, prepare
 from ckh.learn.training.trained import FoldMetrics, ModelComparison, Trained, TrainedTarget, compare
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.text.progress import progress
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ckh.learn.training.warm_start import Start
     from ckh.training import TrainOptions
 
-_FEWEST_ROWS = 2  # minimum for LightGBM
 _FOLDS = 5  # that choose the weight of a correction, if no others are requested
 # Of .5, 1, 2 and 4; AMD's winner is in five of other layers for .785, .823, .831 and .823, and .715 without a lead.
 _LEAD_OF_WINNERS = 2.0
@@ -55,8 +54,7 @@ _THREADS = re.compile(r"^\[num_threads: .*\]$", re.MULTILINE)  # models with equ
 def rounds(options: TrainOptions) -> int:
     """Maximum number of boosting rounds, for a progress bar."""
     again = min(options.folds, _LEAD_FOLDS) + bool(options.prior) * options.folds  # for leads, and beside the estimate
-    leads = again * fit_rounds(options, options.rank_target)
-    return leads + (options.folds + 1) * sum(fit_rounds(options, target) for target in options.all_targets)
+    return (again + (options.folds + 1) * len(options.all_targets)) * options.params.n_estimators
 
 
 def train(
@@ -114,10 +112,10 @@ def _lead(boosting: Boosting, validated: Validated) -> float | None:
     for number, split in enumerate(prepared.splits(options.folds)[:_LEAD_FOLDS]):
         is_out = _left_out(dataset, number)
         rows, stop = (part[~is_out[part]] for part in (split.train, split.stop))
-        if min(len(rows), len(stop)) < _FEWEST_ROWS:
+        if min(len(rows), len(stop)) < FEWEST_ROWS:
             continue
         model = boosting.fit(fit, rows, stop, f"kernels left out, fold {number + 1}")
-        score = boosting.predicted(fit, model, rows, split.score)
+        score = prepared.matrix.predict(model, split.score)
         if validated.correction is not None and boosting.estimated is not None:
             score = validated.correction * score - boosting.estimated[split.score]
         out, efficiency = is_out[split.score], prepared.efficiency[split.score]
@@ -168,7 +166,7 @@ def held_out(dataset: Dataset, options: TrainOptions) -> HeldOut | None:
     if not prepared.splits(options.folds):
         return None
     fits = options.folds * (1 + bool(options.prior))
-    with progress("cross-validating trees", fits * fit_rounds(options, options.rank_target)) as advance:
+    with progress("cross-validating trees", fits * options.params.n_estimators) as advance:
         boosting = Boosting(prepared, options, advance)
         return HeldOut(prepared.dataset, _validated(boosting, options.rank_target).predicted)
 
@@ -214,7 +212,7 @@ def _validated_fit(boosting: Boosting, fit: Fit, splits: Sequence[FoldSplit], *,
     trees = []
     for number, split in enumerate(splits):
         model = boosting.fit(fit, split.train, split.stop, f"{fit.target}, fold {number + 1}")
-        predicted[split.score] = boosting.predicted(fit, model, split.train, split.score)
+        predicted[split.score] = boosting.prepared.matrix.predict(model, split.score)
         trees.append(int(model.best_iteration))
     if is_corrected:
         predicted, correction = boosting.corrected(fit, predicted, splits)
@@ -258,10 +256,6 @@ def _fitted(boosting: Boosting, validated: Validated) -> TrainedTarget:
     ranks = bool(folds) and fit.target in (TFLOPS, RANK)
     chosen = prepared.chosen_efficiency(validated.predicted, rows) if ranks else None
     text = _THREADS.sub("[num_threads: 0]", final.model_to_string(num_iteration=trees))
-    if (prior := boosting.prior(fit, rows)) is not None:
-        both = ((text, 1.0), (prior.model_to_string(), options.prior))
-        text = shorten(join_trees([scale_leaves(part, weight / (1.0 + options.prior)) for part, weight in both]))
-        trees += prior.num_trees()
     if validated.correction is not None:
         text = shorten(scale_leaves(text, validated.correction))
     names = prepared.dataset.op.training.engine.names

@@ -14,7 +14,6 @@ from ckh.errors import DataError
 from ckh.files.jsonfields import read_json
 from ckh.files.outputs import FolderKind, write_folder
 from ckh.kernels.pools import TIMED_NAME, with_lead
-from ckh.learn.analytic.prior import has_prior
 from ckh.learn.models.calibration import CALIBRATION_NAME
 from ckh.learn.models.manifest import MANIFEST_NAME, problem_id, trained_layers
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file
@@ -306,8 +305,6 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["labels"] = str(options.labels)
     if made.correction is not None:
         said |= {"prior": options.prior, "correction": made.correction}
-    elif options.prior and has_prior(trained.dataset, np.arange(len(trained.dataset))):
-        said["prior"] = options.prior
     return said
 
 

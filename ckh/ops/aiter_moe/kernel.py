@@ -19,8 +19,8 @@ from ckh.kernels.judging import ProblemRules
 from ckh.kernels.pools import Candidates
 from ckh.kernels.table import KernelTable
 from ckh.ops.aiter.applicability import rules_of
-from ckh.ops.aiter_moe.problem import BOTH, GATES, KINDS, OP_TYPE, STAGE1, STAGE2
-from ckh.ops.base import EstimatedProduct, GroupedSizes
+from ckh.ops.aiter_moe.problem import BOTH, GATES, KINDS, OP_TYPE, RESULT_BYTES, STAGE1, STAGE2
+from ckh.ops.base import EstimatedProduct, TiledSizes
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ CK_TILE = "moe_cktile2stages_"  # prefix of the names of CK Tile's kernels
 _JOINED = "+"
 _PAIR = 2  # kernels of a joint choice
 _DEPTH_BYTES = 32  # of K that a matrix instruction of 16 x 16 multiplies at least
+_COLUMNS, _ADJACENT = 16, ("per_1x32", 64)
 _N = "[1-9][0-9]{0,3}"  # a size
 _CK = re.compile(
     rf"moe_ck2stages_gemm(?P<gemm>[12])_(?P<block>{_N})x(?P<tile>{_N}x{_N}x{_N})_(?P<wave>{_N}x{_N})"
@@ -123,40 +124,52 @@ class ProductKernel:
     pipeline: str
     per_cu: int
     warp_tile_k: int
-    reduction: str  # of the second product, whose rows are added to those of their tokens
+    added: float  # bytes of atomic operations for an element of the second product, 0 of the first
     layout: str = "rcr"
     wave_k: int = 1
     warp_tile_m: int = 16
     warp_tile_n: int = 16
 
 
-def products(problem: AiterMoe) -> list[EstimatedProduct]:
-    """The products of a problem's stages, with the rows of each expert in tiles of their own."""
+def products(problem: AiterMoe) -> list[EstimatedProduct | None]:
+    """Both products, None for one that is not of the problem, with the rows of each expert in tiles of their own."""
     rows, active = problem.tokens * problem.topk, min(problem.experts, problem.tokens * problem.topk)
-    groups = ((-(-rows // active), active),)
     sizes = {
-        STAGE1: GroupedSizes(rows, GATES * problem.inter_dim, problem.model_dim, 1, groups),
-        STAGE2: GroupedSizes(rows, problem.model_dim, problem.inter_dim, 1, groups),
+        STAGE1: TiledSizes(-(-rows // active), GATES * problem.inter_dim, problem.model_dim, active),
+        STAGE2: TiledSizes(-(-rows // active), problem.model_dim, problem.inter_dim, active),
     }
-    depth = int(_DEPTH_BYTES / DTYPE_BYTES[problem.dtype])
     return [
-        EstimatedProduct(problem.dtype, replace(problem, stage=stage).bytes, size, partial(_kernels, stage, depth))
-        for stage, size in sizes.items()
+        EstimatedProduct(
+            problem.dtype, replace(problem, stage=stage).bytes, size, partial(_kernels, stage, problem), problem.num_cus
+        )
         if problem.stage in (stage, BOTH)
+        else None
+        for stage, size in sizes.items()
     ]
 
 
-def _kernels(stage: str, depth: int, choices: Sequence[MoeChoice]) -> list[ProductKernel]:
-    """The kernels of a stage, whose matrix instructions multiply this many elements of K unless their names say it."""
-    number, reduction = (1, "") if stage == STAGE1 else (2, "atomic")
+def _kernels(stage: str, problem: AiterMoe, choices: Sequence[MoeChoice]) -> list[ProductKernel]:
+    """The kernels of a stage, whose matrix instructions multiply 32 bytes of K unless their names say it."""
+    number, depth = 1 if stage == STAGE1 else 2, int(_DEPTH_BYTES / DTYPE_BYTES[problem.dtype])
     names = ("tile_n", "tile_k", "wave_m", "wave_n", "per_cu")
     kernels = []
     for choice in choices:
         version, mfma_k = (getattr(choice, f"{name}{number}") for name in ("version", "mfma_k"))
         stated: dict[str, Any] = {name: getattr(choice, f"{name}{number}") for name in names}
-        stated |= {"pipeline": "cktile" if mfma_k else f"intrawave_v{version}", "warp_tile_k": mfma_k or depth}
-        kernels.append(ProductKernel(choice.block_m, **stated, reduction=reduction))
+        stated |= {"pipeline": "cktile" if mfma_k else f"moe_v{version}", "warp_tile_k": mfma_k or depth}
+        added = 0.0 if stage == STAGE1 else _added_bytes(problem, choice)
+        kernels.append(ProductKernel(choice.block_m, **stated, added=added))
     return kernels
+
+
+def _added_bytes(problem: AiterMoe, choice: MoeChoice) -> float:
+    """Bytes of atomic operations for an element of the second product: a request of CK's has 64, not all of them used.
+
+    It has the two elements of each lane, whose distance is that of the parts into which waves divide the tile; it has
+    adjacent elements in kernels with scales of blocks, and in fp4's of one wave (`benchmarks/estimate.md`).
+    """
+    is_adjacent = choice.mfma_k2 or problem.quant == "per_1x128" or (problem.quant, choice.block2) == _ADJACENT
+    return RESULT_BYTES * (1.0 if is_adjacent else max(1.0, choice.tile_n2 / (_COLUMNS * choice.wave_n2)))
 
 
 _LIST = Path(__file__).with_name("kernels.txt")

@@ -36,6 +36,7 @@ from ckh.ops.aiter_moe.problem import (
     OP_TYPE,
     PREFIX,
     QUANTS,
+    RESULT_BYTES,
     SIZES,
     STAGES,
     UNANSWERED,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from ckh.ops.aiter.problem_files import Entries
     from ckh.shapes.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
-    from ckh.training import TrainOptions
 
     Formula = Callable[[Columns], Any]
 
@@ -84,6 +84,19 @@ def _loads(product: int) -> Formula:
     return lambda c: np.ceil(c[f"waves{product}"]) * (c["block_m"] + c[f"tile_n{product}"]) * c[f"k{product}"]
 
 
+def _bytes(product: int) -> Formula:
+    """Bytes that a product moves at least, as `AiterMoe.bytes`."""
+
+    def formula(c: Columns) -> Any:
+        element = c.codes("dtype", DTYPE_BYTES, UNKNOWN)
+        rows = (c["tokens"] * c["k1"] * element, c["choices"] * c["k2"] * RESULT_BYTES)
+        if product > 1:
+            rows = (c["choices"] * c["k2"] * element, c["tokens"] * c["n2"] * RESULT_BYTES)
+        return np.ceil(c["busy"] * c[f"n{product}"] * c[f"k{product}"] * c["weight_bytes"] + sum(rows))
+
+    return formula
+
+
 def _of_products(name: str, formula: Callable[[int], Formula]) -> dict[str, Formula]:
     return {f"{name}{product}": formula(product) for product in (1, 2)}
 
@@ -105,6 +118,9 @@ _DERIVED: dict[str, Formula] = {
     **_of_products("work", _work),
     **_of_products("loads", _loads),
     "weight_bytes": lambda c: c.codes("quant", _WEIGHT_BYTES, UNKNOWN),
+    "busy": lambda c: np.minimum(c["experts"], c["choices"]),
+    "most_rows": lambda c: np.ceil(c["choices"] / c["busy"]),
+    **_of_products("bytes", _bytes),
     "weight_read": lambda c: c["active"] * c["model_dim"] * c["inter_dim"] * c["weight_bytes"],
 }
 
@@ -152,15 +168,6 @@ AITER_MOE = FeatureEngine(
 
 
 _FEW_TOKENS = 64
-
-
-def _train_defaults(_rows: int) -> TrainOptions:
-    """Training options, as evaluated by `benchmarks/aiter_moe_folds.py`."""
-    from ckh.training import PLAIN_TREES, TFLOPS, RankObjective, TrainOptions
-
-    small = replace(PLAIN_TREES, num_leaves=15, min_child_samples=10)
-    params = replace(small, n_estimators=300, learning_rate=0.05, colsample_bytree=0.5)
-    return TrainOptions(targets=(TFLOPS,), rank=RankObjective.LAMBDARANK, folds=0, seed=1, params=params)
 
 
 MARK = "[fused_moe] using "
@@ -413,7 +420,7 @@ OPERATION = Operation(
         input_columns=(*IDENTITY, *NUMBERS),
         needed=lambda rows: (1.0, _reached(rows)),
         needed_columns=("tokens", "experts", "topk"),
-        defaults=_train_defaults,
+        estimated=tuple(("most_rows", f"n{number}", f"k{number}", "busy", f"bytes{number}") for number in (1, 2)),
         formats=lazily(f"{__package__}.tuned:FORMATS"),
         judged=judged_of(__file__),
     ),

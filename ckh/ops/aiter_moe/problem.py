@@ -37,7 +37,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 IDENTITY: tuple[str, ...] = (*KINDS, *SIZES)
 
-_OUTPUT_BYTES = 2  # bf16
+RESULT_BYTES = 2  # bf16
 GATES = 2  # halves of the first product, one of which gates the other
 _SHORT = {"tokens": "t", "model_dim": "d", "inter_dim": "i", "experts": "e", "topk": "k"}
 _CANONICAL = (
@@ -91,9 +91,9 @@ class AiterMoe(PasteableProblem):
         weight, element = DTYPE_BYTES[QUANTS[self.quant]], DTYPE_BYTES[self.dtype]
         product = self.model_dim * self.inter_dim
         first = active * GATES * product * weight + self.tokens * self.model_dim * element
-        first += rows * self.inter_dim * _OUTPUT_BYTES
+        first += rows * self.inter_dim * RESULT_BYTES
         second = active * product * weight + rows * self.inter_dim * element
-        second += self.tokens * self.model_dim * _OUTPUT_BYTES
+        second += self.tokens * self.model_dim * RESULT_BYTES
         return math.ceil((self.stage != STAGE2) * first + (self.stage != STAGE1) * second)
 
     def canonical(self) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from ckh.kernels.pools import TIMED_NAME
 from ckh.kernels.table import column_of
 from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, called, lazily
-from ckh.ops.grouped_conv.features import CONV_LAW, GROUPED_CONV, INPUT_COLUMNS
+from ckh.ops.grouped_conv.features import ESTIMATED, GROUPED_CONV, INPUT_COLUMNS
 from ckh.ops.grouped_conv.kernel import ConvKernel, amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import (
     FEW_CHANNELS_POOLS,
@@ -274,7 +274,7 @@ OPERATION = Operation(
         needed=lambda rows: (1.0, moves_all(rows)),
         needed_columns=MOVED_COLUMNS,
         formats=lazily("ckh.ops.grouped_conv.amd_csv:FORMATS"),
-        law=CONV_LAW,
+        estimated=(ESTIMATED,),
         judged=JUDGED,
     ),
     measured=lazily("ckh.ops.grouped_conv.measuring.measured:MEASURED"),
