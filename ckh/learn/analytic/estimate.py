@@ -47,8 +47,10 @@ _REGISTER_BYTES = 4
 # by where rows beyond M are checked load by load: both of the fp8 GEMMs above.
 _OF_SCALING, _LANES, _VALUES_OF_A_SCALE = 10, 16, 128
 _CHECKED, _FEWEST_CHECKED, _LOADED_BYTES = 1.34, 2, 16
-# Of AITER: the families of kernels with such scales, the pipelines that apply them last, and those that check loads.
-_BLOCK_SCALED, _SCALES_LAST, _CHECKS_LOADS = "blockscale", "cktile", ("intrawave_v1", "interwave_v1")
+# Of AITER: the families of kernels with such scales, the pipelines that apply them last, those that check loads, and
+# among these those that hide half of it, since they load two iterations ahead.
+_BLOCK_SCALED, _SCALES_LAST = "blockscale", "cktile"
+_CHECKS_LOADS, _HIDES_HALF = ("intrawave_v1", "interwave_v1", "intrawave_v3"), "intrawave_v3"
 # Among ties, kernels with less LDS and shorter iterations come first; before those with a second buffer in LDS by as
 # much as two measurements of a kernel differ. Where memory bounds a kernel's time, it hides this share of its work.
 _LESS_LDS, _SECOND_BUFFER = 1e-12, 0.05
@@ -106,7 +108,7 @@ class KernelShapes:
     parts: NDArray[np.float64]  # of K
     bound: NDArray[np.float64]  # blocks of a compute unit that the kernel was compiled for
     scales: NDArray[np.bool_]  # sums are scaled in every iteration, after its products
-    checks: NDArray[np.bool_]  # loads of rows are checked one by one where M is no multiple of the tile
+    checks: NDArray[np.float64]  # share shown of checks of each load of rows where M is no multiple of the tile
     is_rcr: NDArray[np.bool_]  # both operands have rows along K
 
     @classmethod
@@ -118,25 +120,23 @@ class KernelShapes:
         )
         has_scales = np.char.find(_stated(kernels, "family", "").astype(np.str_), _BLOCK_SCALED) >= 0
         pipelines = column_of(kernels, "pipeline").astype(np.str_)
-        prefetches = ~np.char.startswith(pipelines, _WITHOUT_PREFETCH)
         buffers = 1 + _stated(kernels, "double_smem_buffer", np.isin(pipelines, sorted(DOUBLE_SMEM_PIPELINES)))
         parts = _stated(kernels, "parts", 1.0)
         adds = (_stated(kernels, "reduction", "") == "atomic") | (parts > 1)
         added = np.where(adds, _AS_OF_AN_OPERAND, _stated(kernels, "added", 0.0))
         instruction = [column_of(kernels, f"warp_tile_{axis}").astype(np.float64) for axis in "mnk"]
-        waves = wave_m * wave_n * wave_k
-        sizes = (tile_m, tile_n, tile_k, wave_m, wave_n, waves)
+        sizes = (tile_m, tile_n, tile_k, wave_m, wave_n, wave_m * wave_n * wave_k)
         return cls(
             *sizes,
             buffers,
-            prefetches,
+            ~np.char.startswith(pipelines, _WITHOUT_PREFETCH),
             np.stack(instruction, axis=-1),
             _stated(kernels, "blocks_per_cu", _NOT_SHARED),
             added,
             parts,
             np.maximum(_stated(kernels, "per_cu", 1.0), 1.0),
             has_scales & (pipelines == _SCALES_LAST),
-            np.isin(pipelines, _CHECKS_LOADS),
+            np.isin(pipelines, _CHECKS_LOADS) - 0.5 * (pipelines == _HIDES_HALF),
             _stated(kernels, "layout", "") == _ROWS_ALONG_K,
         )
 
@@ -279,7 +279,7 @@ def kernel_inputs(
     spilled = _spilled(shape, width, arch, shape.bound) / arch.peaks.l2_bytes_per_clock
     fewest = _WAIT_CLOCKS + np.where(is_alone, busy + _scaling_clocks(shape, arch) + spilled, 0.0)
     loads = shape.tile_m * shape.tile_k * width / (shape.waves * arch.wavefront_size * _LOADED_BYTES)
-    checked = np.where(shape.checks & (loads >= _FEWEST_CHECKED), _CHECKED, 1.0)
+    checked = 1 + (_CHECKED - 1) * shape.checks * (loads >= _FEWEST_CHECKED)
     exposed = np.where(shape.prefetches, 0.0, arch.peaks.latency_clocks)
     ends = shape.tile_m * shape.tile_n * width / arch.peaks.l2_bytes_per_clock
     later = _LESS_LDS * (lds + busy) + _SECOND_BUFFER * (shape.buffers - 1)

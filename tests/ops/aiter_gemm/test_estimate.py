@@ -69,6 +69,16 @@ def test_scales_and_checked_rows_make_iterations_longer() -> None:
     assert (checked - other) / (whole - other) == pytest.approx(1.34, rel=1e-6)
 
 
+def test_loading_two_iterations_ahead_hides_half_of_the_checks() -> None:
+    """By hand, as measured for tiles of 64 and 128 rows; not where a lane loads once, as for 64 rows of 64 bytes."""
+    name = "a8w8_blockscale_bpreshuffle_1x128x128_256x64x128x128_16x16_16x16_8x32x1_8x32x1_1x32x1x8_8_2x1_intrawave_v3"
+    kernel = parse_kernel(name)
+    other = 3.0 + (4000 + 64 * 128 / 64) / 2400
+    for tile_k, factor in ((128, 1.17), (64, 1.0)):
+        (whole,), (checked,) = (estimated((rows, 128, 7168), replace(kernel, tile_k=tile_k)) for rows in (64, 63))
+        assert (checked - other) / (whole - other) == pytest.approx(factor, rel=1e-6)
+
+
 def test_parts_of_k_share_its_iterations() -> None:
     """A quarter of the iterations in each of four parts, whose blocks fit on the GPU: a quarter of the time."""
     kernel = next(parse_kernel(name) for name in KERNELS if "16x64x256" in name)
