@@ -6,8 +6,8 @@
 
 Nobody but the collector has such files, so that `ckh convert` does not read them. A folder has fp8 block-scaled GEMMs
 for which all kernels of CK and CK Tile were measured, without split-K (`fp8_blockscale_gfx950` in the names of the
-files): all times, the best of each library, or the winner. Three kinds of files are told by their columns: rows of
-AITER's tuned GEMM tables, with the family of the table; kernels that FBGEMM's dispatch names for shapes, winners of
+files): all times, with ASM's, the best of each library, or the winner. Three kinds of files are told by columns: rows
+of AITER's tuned GEMM tables, with the family of the table; kernels that FBGEMM's dispatch names for shapes, winners of
 third-party tunings without times, of which the last one is used; and all measurements of AITER's tunings of mixtures of
 experts.
 
@@ -40,8 +40,8 @@ from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.account import Account
 from ckh.ops.aiter.devices import compute_units
 from ckh.ops.aiter.tables import OTHER_ARCH, US_PER_MS, is_refused
-from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, parse_kernel, resolved
-from ckh.ops.aiter_gemm.problem import CK, CKTILE, FAMILIES, AiterGemm
+from ckh.ops.aiter_gemm.kernel import OF_FBGEMM, kernel_pool, parse_kernel, resolved
+from ckh.ops.aiter_gemm.problem import ANY, ASM, CK, CKTILE, FAMILIES, AiterGemm
 from ckh.ops.aiter_gemm.tuned import CSV
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, known_name, parse_choice
 from ckh.ops.aiter_moe.operation import QUANT_NAMES
@@ -65,6 +65,7 @@ WEIGHTED = "with the router's weights in the first product, by kernels that ckh 
 OTHER_KIND = "of a kind of GEMM that ckh does not know"
 REPLACED = "of a kernel that a later version of FBGEMM replaced"
 
+ARCHS = ("gfx942", "gfx950")  # of AITER's tables
 ARCH, GPU = "gfx942", "MI300X"  # of FBGEMM's tables, according to the pull requests that added them
 KEY = ("family", "gfx", "cu_num", "M", "N", "K", "q_dtype_w")
 LEFT = ["family", "stem", "number", "has_split", "again", "last", "path", "library", "at_head", "gfx_stated"]
@@ -88,14 +89,16 @@ def convert_gemms(path: Path, out: Path, options: ReadOptions) -> None:
     last is used, or the last that tried splits. Splits of tables in which they had no effect are not kept.
     """
     frame = pd.read_parquet(path).rename(columns=RENAMED)
-    is_known = frame["family"].isin(FAMILIES) & frame["library"].isin((CK, CKTILE))
+    others = {kernel.base for family in FAMILIES for arch in ARCHS for kernel in kernel_pool(family, ANY, arch)}
+    is_known = frame["family"].isin(FAMILIES) & (frame["library"].isin((CK, CKTILE)) | frame["kernelName"].isin(others))
     frame = frame[is_known & ((frame["gfx"] == options.arch) | (options.arch is None))].reset_index(drop=True)
     frame["stem"] = frame["path"].map(lambda text: PurePath(text).stem)
     number = frame.groupby(["family", "gfx", "cu_num", "stem", "date"], dropna=False).ngroup()
     fills = np.array([_fills(row) for row in frame.to_dict("records")]) & (frame["library"] == CK)
     idle = (frame["splitK"] > 0)[fills].groupby(number[fills]).mean()
-    frame.loc[number.isin(idle.index[idle >= IDLE]), "splitK"] = 0
-    has_split = (frame["splitK"] > 0).groupby(number).transform("any")
+    is_own = frame["library"].isin((CK, CKTILE))
+    frame.loc[number.isin(idle.index[idle >= IDLE]) & is_own, "splitK"] = 0
+    has_split = ((frame["splitK"] > 0) & is_own).groupby(number).transform("any")
     frame = frame.assign(number=number, has_split=has_split).sort_values(["has_split", "last"], kind="stable")
     frame = frame.drop_duplicates([*KEY, "kernelName", "splitK"], keep="last")
     frame["again"] = frame.groupby([*KEY, "number"], dropna=False).cumcount()  # other winners in one table
@@ -160,10 +163,13 @@ def library_times(folder: Path) -> dict[AiterGemm, dict[str, float]]:
 
     for path in sorted(folder.glob("ck_gemm_fp8_blockscale_gfx950_*.parquet")):
         frame = pd.read_parquet(path)
-        frame = frame[frame["library"].isin((CK, CKTILE))]
+        frame = frame[frame["library"].isin((CK, CKTILE, ASM))].assign(name=frame["kernel"])
+        if "split_k" in frame:
+            split = frame["kernel"] + "_splitk" + frame["split_k"].astype(str)
+            frame["name"] = frame["kernel"].where(frame["library"] != ASM, split)
         name |= dict(zip(zip(frame["library"], frame["kernel_id"], strict=True), frame["kernel"], strict=True))
         for sizes, part in frame[frame["all_candidates"] & frame["us"].notna()].groupby(list("mnk")):
-            add(dict(zip("mnk", sizes, strict=True)), dict(zip(part["kernel"], part["us"], strict=True)))
+            add(dict(zip("mnk", sizes, strict=True)), dict(zip(part["name"], part["us"], strict=True)))
     for row in pd.read_csv(folder / "library_best_fp8_blockscale_gfx950.csv").to_dict("records"):
         add(row, {name[library, row[f"{library}_kernel"]]: row[f"{library}_us"] for library in (CK, CKTILE)})
     for row in pd.read_csv(folder / "library_winner_fp8_blockscale_gfx950_m_le_512.csv").to_dict("records"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,9 @@ def test_no_measured_product_of_fp4_breaks_the_table() -> None:
         assert row["k"] % (2 * int(tile["k"]) * 2 ** int(row["split_k"])) == 0
 
 
+FAMILY_OF = {"ck": "a4w4_blockscale", "asm": "a8w8_blockscale_bpreshuffle", "flydsl": "a8w8_bpreshuffle"}
+
+
 @pytest.mark.parametrize("whole", whole_tiles(), ids=lambda row: f"{row.op}-{row.library}-{row.dtypes[0]}-{row.tile}")
 def test_each_row_of_the_table_refuses_a_kernel(whole: WholeTiles) -> None:
     """Of the kernels of its library, those whose tile does not divide an odd multiple of 32; of others none."""
@@ -69,8 +73,9 @@ def test_each_row_of_the_table_refuses_a_kernel(whole: WholeTiles) -> None:
     pools: list[tuple[Any, tuple[Any, ...]]] = []
     for dtype in whole.dtypes:
         if whole.op == "aiter_gemm":
-            problem: Any = AiterGemm(16, 512, size, "a4w4_blockscale", dtype)
-            pools.append((problem, kernel_pool(problem.family, "ck", "gfx950")))
+            problem: Any = AiterGemm(16, 512, 512, FAMILY_OF[whole.library], dtype)
+            problem = replace(problem, **{whole.size: size})
+            pools.append((problem, kernel_pool(problem.family, "any", "gfx950")))
             continue
         for quant in (quant for quant, own in QUANTS.items() if own == dtype):
             kind = ("stage" + whole.tile[-1], dtype, quant)
@@ -85,8 +90,10 @@ def test_each_row_of_the_table_refuses_a_kernel(whole: WholeTiles) -> None:
         table = KernelTable.of(type(pool[0]), pool)
         refused = judge_table((whole.rule,), table, arch, problem).number >= 0
         for kernel, is_refused in zip(pool, refused.tolist(), strict=True):
-            is_own = isinstance(kernel, AiterKernel) or ("cktile" in kernel.name) == (whole.library == "cktile")
-            step = getattr(kernel, whole.tile) * whole.values << (kernel.split_k if whole.parts else 0)
+            is_own = ("cktile" in kernel.name) == (whole.library == "cktile")
+            if isinstance(kernel, AiterKernel):
+                is_own = whole.parts == "split_k" or kernel.library == whole.library
+            step = getattr(kernel, whole.tile) * whole.values << (kernel.split_k if whole.parts == "split_k" else 0)
             assert is_refused == (is_own and size % step > 0), kernel.name
             judged += is_refused
     assert judged

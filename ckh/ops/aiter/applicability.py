@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PRODUCTS = {"1": " of the first product", "2": " of the second product"}  # by the last letter of columns of kernels
 _SHOWN = {"k": "K"}
-_CK = "ck"
+_CK, _LIBRARY, _SPLIT = "ck", "library", "split_k"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,9 @@ class WholeTiles:
     size: str  # field of problems
     tile: str  # field of kernels
     values: int  # elements that the tile counts as one
-    parts: str  # field of kernels with the binary logarithm of the number of parts; empty: the size is not split
+    parts: str
+    """Field of kernels with the binary logarithm of the number of parts; `library` where only kernels of the library
+    are meant, whole; empty for kernels for two products."""
     measured: bool  # whether AMD measured or reported a kernel that breaks it
     why: str  # the evidence, which the sentence states where nothing was measured
 
@@ -40,9 +42,10 @@ class WholeTiles:
         other = self.parts or f"version{self.tile[-1]}"
         return Rule(self._broken, ("problem",), (self.tile, other), {})
 
-    def _broken(self, problem: Any, tile: int, other: int) -> Iterator[str]:
-        split = other if self.parts else 0
-        if not tile or problem.dtype not in self.dtypes or not (self.parts or bool(other) == (self.library == _CK)):
+    def _broken(self, problem: Any, tile: int, other: Any) -> Iterator[str]:
+        split = other if self.parts == _SPLIT else 0
+        is_its = other == self.library if self.parts == _LIBRARY else self.parts or bool(other) == (self.library == _CK)
+        if not tile or problem.dtype not in self.dtypes or not is_its:
             return
         size, step = getattr(problem, self.size), tile * self.values << split
         if size % step:

@@ -19,14 +19,13 @@ from ckh.errors import CkhError, DataError, NoKernelError, UsageError
 from ckh.export.consumers import ExportedChoice, MissingChoice, WrittenChoices
 from ckh.files.untrusted import csv_rows, read_text
 from ckh.ops.aiter.devices import ARCH_OF_CUS
-from ckh.ops.aiter.tables import PREDICTED, csv_text
+from ckh.ops.aiter.tables import PREDICTED, TableRow, csv_text
 from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ckh.learn.answers.ranking import Ranking
-    from ckh.ops.aiter.tables import TableRow
 
 TAG = "_tag"  # of rows that are alternatives and not the choice for a shape
 _MODELS, _UNTUNED = "model_configs", "untuned"
@@ -96,11 +95,11 @@ def roofline_us(problem: Any, arch: str) -> float:
 
 
 def best_kernel(answer: Ranking, root: Path | None, is_built: Callable[[str], bool]) -> str:
-    """Return the best-ranked kernel that AITER builds."""
+    """Return the best-ranked kernel that AITER builds; where none is known of an unnamed AITER, the best-ranked one."""
     if answer.failure is not None:
         raise answer.failure
-    ranked = answer.best(1) if root is None else answer.ranked
-    kernel = next((choice.name for choice in ranked if root is None or is_built(choice.name)), None)
+    first = answer.best(1)[0].name if root is None else None
+    kernel = next((choice.name for choice in answer.ranked if is_built(choice.name)), first)
     if kernel is None:
         raise NoKernelError(f"AITER in {root} has no kernel for {answer.problem.canonical()}")
     return kernel
@@ -289,32 +288,19 @@ def _by_table(lines: Iterable[Any], table_of: Callable[[Any], TunedTable]) -> li
     return list(tables.values())
 
 
-def kept_row(answer: Ranking, row: Mapping[str, str], kernel: str, padded: str) -> ExportedChoice:
-    """Return the choice for a problem for which AITER has a row of its own."""
-    time_us = _time(row)
+def choice_row(answer: Ranking, row: TableRow | Mapping[str, str], kernel: str, basis: str) -> ExportedChoice:
+    """Return the choice for a problem: a row that is written, or AITER's own, by column."""
+    is_written = isinstance(row, TableRow)
+    time_us, is_predicted = (row.time_us, row.is_predicted) if isinstance(row, TableRow) else (_time(row), False)
     return ExportedChoice(
         answer.problem.canonical(),
         kernel,
         time_us if time_us < float("inf") else None,
-        "AITER's own table" + padded,
-        predicted=False,
-        model=None,
+        basis if is_written else "AITER's own table" + basis,
+        predicted=is_predicted,
+        model=str(answer.model.path.name) if is_predicted else None,
         arch=answer.model.spec.arch,
-        written=False,
-    )
-
-
-def written_row(answer: Ranking, line: TableRow, basis: str) -> ExportedChoice:
-    """Return the choice for a problem whose row is written."""
-    return ExportedChoice(
-        answer.problem.canonical(),
-        line.kernel,
-        line.time_us,
-        basis,
-        predicted=line.is_predicted,
-        model=str(answer.model.path.name) if line.is_predicted else None,
-        arch=line.arch,
-        written=True,
+        written=is_written,
     )
 
 

@@ -18,8 +18,8 @@ import types
 from pathlib import Path
 from typing import Any
 
-# By compute units, as AITER infers the architecture of tables that do not state it.
-_ARCHS = {80: "gfx942", 304: "gfx942", 256: "gfx950"}
+from ckh.ops.aiter.devices import ARCH_OF_CUS
+
 # The lookup of mixtures, its variable for the row that it finds, and the functions that pad tokens.
 _OF_MIXTURES, _FOUND, _PADDING = "get_2stage_cfgs", "cfg", ("nextPow2", "get_padded_M")
 _INDEX_OF_MIXTURES = (
@@ -57,7 +57,7 @@ def _joining(core: str, wanted: dict[str, Any]) -> Any:
         if getattr(node, "name", "") in ("update_config_files", "get_config_file", "AITER_CONFIG")
     ]
     chip = types.ModuleType("aiter.jit.utils.chip_info")
-    chip.gfx_from_cu_num = lambda cus: _ARCHS.get(int(cus), "")  # type: ignore[attr-defined]
+    chip.gfx_from_cu_num = lambda cus: ARCH_OF_CUS.get(int(cus), "")  # type: ignore[attr-defined]
     sys.modules[chip.__name__] = chip
     for name in ("aiter", "aiter.jit", "aiter.jit.utils"):
         sys.modules[name] = types.ModuleType(name)
@@ -127,7 +127,7 @@ def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
         "os": os,
         "functools": functools,
         "logger": logging.getLogger("aiter"),
-        "gfx_from_cu_num": lambda cus: _ARCHS.get(int(cus), ""),
+        "gfx_from_cu_num": lambda cus: ARCH_OF_CUS.get(int(cus), ""),
         "get_gfx": lambda: wanted["gfx"],
         "get_gfx_runtime": lambda: wanted["gfx"],
         "get_cu_num": lambda: wanted["cu_num"],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
@@ -17,12 +15,15 @@ if TYPE_CHECKING:
 
 FAMILY, LIBRARY = "a8w8", "any"  # defaults of problems
 DTYPE = "the family's"  # where none is stated
+_BEGIN = {"fp8_": "fbgemm", "bf16_": "fbgemm", "_ZN5aiter": "asm", "flydsl_": "flydsl", "opus_": "opus"}
 _OPTIONS = (
     SizeOption("m", "Tokens (rows of the result)"),
     SizeOption("n", "Rows of B (columns of the result)"),
     SizeOption("k", "Reduction dimension"),
     SizeOption("family", "Family, e.g. a8w8_bpreshuffle, a8w8_blockscale, a4w4_blockscale", FAMILY, str),
-    SizeOption("library", "Only kernels of this library: ck, cktile or fbgemm", "any of AITER's", str),
+    SizeOption(
+        "library", "Only kernels of ck, cktile, asm, flydsl, opus, fbgemm, or several: ck,cktile", "AITER's", str
+    ),
     SizeOption("groups", "Products of a batched or grouped family of FBGEMM", "none"),
     SizeOption("num_cus", "Compute units of the GPU", "304 on gfx942, 256 on gfx950"),
 )
@@ -43,19 +44,16 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
 
 def library_of(kernel: str) -> str:
     """Return the library of a kernel's name, as of `AiterKernel.library`."""
-    return "cktile" if "_cktile_" in kernel else "fbgemm" if kernel.startswith(("fp8_", "bf16_")) else "ck"
+    others = (name for begins, name in _BEGIN.items() if kernel.startswith(begins))
+    return "cktile" if "_cktile_" in kernel else next(others, "ck")
 
 
 def _notes(answer: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the library of the first row, with the first row of each, and libraries that others.json has as faster."""
-    rows, problem = [library_of(row.kernel) for row in answer.kernels], answer.problem
+    """Yield the library of the first row, with the first row of each."""
+    rows = [library_of(row.kernel) for row in answer.kernels]
     first = {library: rows.index(library) + 1 for library in dict.fromkeys(rows)}
     said = (library if row == 1 else f"{library} from row {row}" for library, row in first.items())
     yield "library", "; ".join(said), {"rows": first}, "problem", "library", ""
-    for row in json.loads(Path(__file__).with_name("others.json").read_bytes()):
-        is_its = (answer.facts.arch, problem.family) == (row["arch"], row["family"])
-        if is_its and problem.m <= row["most_m"] and problem.k >= row["least_k"]:
-            yield "faster-elsewhere", row["message"], {"library": row["library"]}
 
 
 _KERNEL = (

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,17 +26,17 @@ from ckh.ops.aiter.installed import (
     TunedTable,
     best_kernel,
     bound_us,
+    choice_row,
     chosen,
     found_rows,
-    kept_row,
     last_line,
     run_aiter,
     source_file,
     source_text,
     written_choices,
-    written_row,
 )
-from ckh.ops.aiter.tables import timed_rows
+from ckh.ops.aiter.tables import fastest, timed_rows
+from ckh.ops.aiter_gemm import library_of
 from ckh.ops.aiter_gemm.kernel import (
     NUMBERED_BY,
     RULES,
@@ -60,9 +59,11 @@ from ckh.ops.aiter_gemm.problem import (
     SIZES,
     AiterGemm,
     has_pool,
+    libraries_of,
     parse_aiter_gemm,
 )
-from ckh.ops.aiter_gemm.tuned import TunedLine, columns_of, gemm_table
+from ckh.ops.aiter_gemm.tuned import NO_ID, TunedLine, columns_of, gemm_table
+from ckh.text.log import note_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -122,11 +123,15 @@ def _table(family: str) -> TunedTable:
 @cache
 def installed_kernels(root: Path, family: str, library: str) -> dict[str, InstalledKernel]:
     """Return the kernels of a family by the names that ckh uses; older versions had other names, some one library."""
-    if library == ANY:
-        own = installed_kernels(root, family, CK)
-        with suppress(DataError):
-            return own | installed_kernels(root, family, CKTILE)
+    if library not in LIBRARIES:
+        first, *others = libraries_of(library)
+        own = dict(installed_kernels(root, family, first))
+        for name in others:
+            with suppress(DataError):
+                own |= installed_kernels(root, family, name)
         return own
+    if library not in (CK, CKTILE):
+        return _named(root, family, library)
     name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
     path = source_file(root, f"csrc/*/{name}_common.py", f"csrc/*/{name}_instance.py")
     if path is None:
@@ -144,21 +149,15 @@ def installed_kernels(root: Path, family: str, library: str) -> dict[str, Instal
     return kernels
 
 
-@dataclass(slots=True)
-class _Measured:
-    """Measured winners by the key without M, then by M; and all measured times of a kernel on a layer by M."""
-
-    rows: dict[tuple[Any, ...], dict[int, TunedLine]] = field(default_factory=lambda: defaultdict(dict))
-    times: dict[tuple[Any, ...], list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
-
-    def found(self, arch: str, problem: AiterGemm) -> TunedLine | None:
-        """Return the row of a shape."""
-        return self.rows.get(_layer(arch, problem), {}).get(problem.m)
-
-    def at_most_us(self, arch: str, problem: AiterGemm, kernel: str) -> float | None:
-        """Minimum measured time of a kernel for at least this many rows of the layer: an upper bound for this shape."""
-        known = self.times.get((*_layer(arch, problem), kernel), [])
-        return min((time for m, time in known if m >= problem.m), default=None)
+def _named(root: Path, family: str, library: str) -> dict[str, InstalledKernel]:
+    """Return the kernels of a library that is not Composable Kernel's: those that AITER's own tables name."""
+    named: dict[str, InstalledKernel] = {}
+    for row in _table(family).of_root(root).rows.values():
+        with suppress(DataError):
+            kernel = parse_kernel(row.get("kernelName", ""))
+            if kernel.library == library:
+                named[kernel.base] = InstalledKernel(kernel.base, int(float(row.get("kernelId") or NO_ID)))
+    return named
 
 
 def write_tables(choices: Choices) -> WrittenChoices:
@@ -167,11 +166,11 @@ def write_tables(choices: Choices) -> WrittenChoices:
     lines: dict[tuple[Any, str], TunedLine] = {}
 
     def choose(answer: Ranking) -> ExportedChoice:
-        line, basis = _kept(answer, measured, choices) or _predicted(answer, measured, choices.installed)
+        line, basis = _kept(answer, measured, choices) or _predicted(answer, choices.installed)
         if not isinstance(line, TunedLine):
-            return kept_row(answer, line, line["kernelName"], basis)
+            return choice_row(answer, line, line["kernelName"], basis)
         lines[line.key, line.kernel] = line  # of two kernels for a shape the table is refused
-        return written_row(answer, line, basis)
+        return choice_row(answer, line, line.kernel, basis)
 
     rows, missing = chosen(choices.answers, choose)
     root = choices.installed
@@ -187,7 +186,9 @@ def write_tables(choices: Choices) -> WrittenChoices:
     )
 
 
-def _kept(answer: Ranking, measured: _Measured, choices: Choices) -> tuple[TunedLine | Mapping[str, str], str] | None:
+def _kept(
+    answer: Ranking, measured: Mapping[tuple[str, AiterGemm], TunedLine], choices: Choices
+) -> tuple[TunedLine | Mapping[str, str], str] | None:
     """Return the measured row that AITER finds for a problem: of --data or its own, the faster if both have it."""
     problem: Any = answer.problem
     arch, root = answer.model.spec.arch, choices.installed
@@ -196,7 +197,8 @@ def _kept(answer: Ranking, measured: _Measured, choices: Choices) -> tuple[Tuned
     pads = problem.family != "a8w8_bpreshuffle" or _WITHOUT_PADDING not in source_text(root, _LOOKUP)
     for m in looked_up(problem) if pads else (problem.m,):
         padded = replace(problem, m=m)
-        row, kept = measured.found(arch, padded), None if own is None else own.find(key_cells(arch, padded))
+        row = measured.get((arch, replace(padded, library=ANY)))
+        kept = None if own is None else own.find(key_cells(arch, padded))
         at = "" if m == problem.m else f" at M={m}"
         if row is not None and (kept is None or row.time_us < float(kept["us"])):
             return replace(row, built_as=_built_as(row.kernel, row.problem, root)), "measured" + at
@@ -214,21 +216,22 @@ def _row_above_all(own: OwnTable, root: Path | None, cells: Mapping[str, Any]) -
     return None if largest is None or int(largest["M"]) >= int(cells["M"]) else largest
 
 
-def _predicted(answer: Ranking, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:
-    """Return the row of the best-ranked kernel that AITER builds, and the basis of its time."""
+def _predicted(answer: Ranking, root: Path | None) -> tuple[TunedLine, str]:
+    """Return the row of the best-ranked kernel that AITER has, and the basis of its time."""
     problem: Any = answer.problem
     arch = answer.model.spec.arch
-    if problem.library == FBGEMM or problem.family in (*BATCHED, *GROUPED):
+    if FBGEMM in problem.library or problem.family in (*BATCHED, *GROUPED):
         raise NoKernelError(f"AITER has no kernels of FBGEMM: {problem.canonical()}")
     if answer.failure is not None:
         raise answer.failure
-    names = {} if root is None else installed_kernels(root, problem.family, problem.library)
+    names = kernel_numbers() if root is None else installed_kernels(root, problem.family, problem.library)
     kernel = best_kernel(answer, root, lambda name: parse_kernel(name).base in names)
-    bound = measured.at_most_us(arch, problem, kernel)
-    basis = "bounded by the slowest of all winners" if bound is None else "bounded by a measured time"
-    time_us = bound_us(problem, arch) if bound is None else bound
+    if (first := library_of(answer.ranked[0].name)) != library_of(kernel):
+        where = f"the AITER in {root} does not have them" if root else "--installed AITER says whether yours has them"
+        note_once(f"kernels of {first} are first for some shapes, which get the best of another library: {where}")
     built = _built_as(kernel, problem, root)
-    return TunedLine(arch, problem, kernel, time_us, is_predicted=True, built_as=built), basis
+    line = TunedLine(arch, problem, kernel, bound_us(problem, arch), is_predicted=True, built_as=built)
+    return line, "bounded by the slowest of all winners"
 
 
 def _built_as(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKernel:
@@ -251,21 +254,11 @@ def _built_as(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKe
     return names[base]
 
 
-def _measured(dataset: Dataset | None) -> _Measured:
-    measured = _Measured()
-    for arch, problem, kernel, time_us, is_predicted in timed_rows(dataset, OPERATION) if dataset else ():
-        if is_predicted:
-            continue
-        layer = _layer(arch, problem)
-        rows = measured.rows[layer]
-        if problem.m not in rows or time_us < rows[problem.m].time_us:
-            rows[problem.m] = TunedLine(arch, problem, kernel, time_us, is_predicted=False)
-        measured.times[layer + (kernel,)].append((problem.m, time_us))  # noqa: RUF005 - Python 3.10
-    return measured
-
-
-def _layer(arch: str, problem: AiterGemm) -> tuple[Any, ...]:
-    return arch, problem.family, problem.dtype, problem.num_cus, problem.n, problem.k
+def _measured(dataset: Dataset | None) -> dict[tuple[str, AiterGemm], TunedLine]:
+    """Return the fastest measured row of each shape."""
+    rows = timed_rows(dataset, OPERATION) if dataset else ()
+    lines = fastest(TunedLine(*fields) for fields in rows if not fields[-1])
+    return {(line.arch, line.problem): line for line in lines}
 
 
 def _picked(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]:
@@ -336,6 +329,7 @@ CONSUMERS = Consumers(
 
 
 _FAMILIES = tuple(name for name in FAMILIES if name not in (*BATCHED, *GROUPED))  # C's struct has no groups
+_IN_C = (CK, CKTILE, FBGEMM, ANY, f"{CK}_{CKTILE}")  # other sets of libraries are not in C
 KIND = ProblemKind(
     "aiter_gemm",
     2,
@@ -343,7 +337,7 @@ KIND = ProblemKind(
     (
         DTYPE,
         Code("family", "family", 2, _FAMILIES, "CKH_AITER_", "CKH_AITER_FAMILIES", added=1),
-        Code("library", "library", 3, (*LIBRARIES, ANY), "CKH_AITER_", "CKH_AITER_LIBRARIES"),
+        Code("library", "library", 3, _IN_C, "CKH_AITER_", "CKH_AITER_LIBRARIES"),
     ),
     SIZES,
     AiterGemm,
@@ -354,7 +348,7 @@ KIND = ProblemKind(
 def _groups(model: Model) -> Iterator[Group]:
     arch = load_arch(model.spec.arch)
     for family in _FAMILIES:
-        for library in (*LIBRARIES, ANY):
+        for library in _IN_C:
             for dtype in (type_name for type_name in FAMILIES[family] if has_pool(family, library, type_name)):
                 example = AiterGemm(1, 1, 1, family, dtype, library, num_cus=1)
                 yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), RULES, arch)

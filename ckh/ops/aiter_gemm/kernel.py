@@ -1,8 +1,9 @@
 """`AiterKernel`: a kernel that AITER's tuners try, parsed from its name; and pools of them.
 
 Pools are the kernels that the tuners try for a family, as listed in kernels.txt, and their splits of K. FBGEMM's are
-the kernels that its dispatch has ever named (state of August 2026). A name is followed by its number (`kernelId`) in
-the lists of `NUMBERED_BY`. The numbers of CK Tile's kernels differ between versions of AITER, and are not listed.
+the kernels that its dispatch has ever named, ASM's and OPUS's those that AITER's tables have ever named, and FlyDSL's
+those that won more than once (333 of 640 names, 1,662 of 1,974 rows; state of August 2026). A name is followed by its
+number (`kernelId`) in the lists of `NUMBERED_BY`. Other libraries' numbers differ between versions of AITER.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ckh.kernels.judging import ProblemRules
 from ckh.kernels.pools import Candidates
 from ckh.kernels.table import KernelTable
 from ckh.ops.aiter.applicability import rules_of, whole_tiles
-from ckh.ops.aiter_gemm.problem import ANY, CK, CKTILE, FAMILY_FACTS, FBGEMM, LIBRARIES, OP_TYPE
+from ckh.ops.aiter_gemm.problem import ASM, CK, CKTILE, FAMILY_FACTS, FBGEMM, LIBRARIES, OP_TYPE, libraries_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -68,6 +69,8 @@ _CKTILE = re.compile(
     rf"_(?P<tile>{_TRIPLE})_(?P<wave>{_TRIPLE})_(?P<mfma>{_TRIPLE})"
     r"_(?:default|intrawave_[0-9x]+_(?P<last>[0-9]{1,4})(?P<options>(?:_[a-z]+)*))"
 )
+# Names of other libraries' kernels, with numbers that they state as groups, and what AITER launches of each.
+_OTHERS = json.loads(Path(__file__).with_name("others.json").read_bytes())
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,7 +78,7 @@ class AiterKernel:
     """A kernel and the parameters that its name states; 0 if it does not."""
 
     base: str  # AITER's name, without split-K, or FBGEMM's, with it
-    split_k: int  # splitK of AITER's tables; for CK the exponent of two of the number of parts of K
+    split_k: int  # splitK of AITER's tables: the exponent of two of the number of parts of K, for ASM the number
     library: str  # one of `LIBRARIES`
     family: str  # of CK's kernels; CK Tile's block-scaled kernels serve both families of that name
     block: int  # threads of a workgroup
@@ -105,9 +108,9 @@ class AiterKernel:
 
     @property
     def pipeline(self) -> str:
-        """The pipeline as a word, such as `intrawave_v3`; `cktile` for CK Tile's kernels, `fbgemm_…` for FBGEMM's."""
-        if self.library == CKTILE:
-            return CKTILE
+        """The pipeline as a word, such as `intrawave_v3`, `fbgemm_…` for FBGEMM's; the library for others than CK's."""
+        if self.library not in (CK, FBGEMM):
+            return self.library
         word = f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
         return f"{FBGEMM}_{word}" if self.library == FBGEMM else word
 
@@ -117,7 +120,7 @@ class AiterKernel:
         return _listed_since(self.base)
 
     wave_k = 1
-    parts = property(lambda self: 1 << self.split_k)  # of K
+    parts = property(lambda self: max(self.split_k, 1) if self.library == ASM else 1 << self.split_k)  # of K
     warp_tile_m = property(attrgetter("mfma_m"))
     warp_tile_n = property(attrgetter("mfma_n"))
 
@@ -149,6 +152,10 @@ def parse_kernel(name: str) -> AiterKernel:
         return replace(kernel, split_k=parts) if parts else kernel
     if match := _CKTILE.fullmatch(base):
         return replace(_of_cktile(base, match), split_k=parts)
+    for other in _OTHERS:
+        if match := re.fullmatch(other["names"], base):
+            stated = {name: int(text) for name, text in match.groupdict().items()}
+            return AiterKernel(**{"base": base, "split_k": parts, **other["kernel"], **stated})
     raise DataError(f"not a kernel of AITER's: {name[:160]!r}", code="bad-kernel")
 
 
@@ -246,14 +253,14 @@ def kernel_numbers() -> dict[str, int]:
 @cache
 def kernel_pool(family: str, library: str, arch: str) -> tuple[AiterKernel, ...]:
     """Return a family's kernels for an architecture, each with every split of K; FBGEMM's are apart from AITER's."""
-    if library == ANY:
-        own = [kernel_pool(family, name, arch) for name in LIBRARIES]
-        return own[0] + own[1] or own[2]
-    name, most_split = FAMILY_FACTS[family]["pools"].get(library, ("", 0))
+    if library not in LIBRARIES:
+        own = tuple(kernel for name in libraries_of(library) for kernel in kernel_pool(family, name, arch))
+        return own or kernel_pool(family, FBGEMM, arch)
+    name, splits = FAMILY_FACTS[family]["pools"].get(library, ("", ()))
     return tuple(
         parse_kernel(f"{base}_splitk{split}" if split else base)
         for base in _listed()[0].get((name, arch), ())
-        for split in range(most_split + 1)
+        for split in splits
     )
 
 
@@ -314,4 +321,4 @@ def candidates(problem: AiterGemm, arch: ArchSpec, _model: Path | None = None) -
 
 def candidates_key(problem: AiterGemm) -> Hashable:
     """Return the part of a problem that `candidates` reads."""
-    return problem.family, problem.library, problem.k if problem.dtype in _JUDGED else 0
+    return problem.family, problem.library, (problem.n, problem.k) if problem.dtype in _JUDGED else 0

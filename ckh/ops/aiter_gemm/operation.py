@@ -33,6 +33,7 @@ from ckh.ops.aiter.record import UNKNOWN, coded, columns_of, judged_of, kernels_
 from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, candidates, candidates_key, parse_kernel
 from ckh.ops.aiter_gemm.problem import (
     ANY,
+    ASM,
     FAMILIES,
     GROUPED,
     GROUPS,
@@ -83,10 +84,12 @@ def _grid(width: int) -> Formula:
     return lambda c: np.ceil(c["n"] / width) / c["cus"]
 
 
-# Quantities shared by several features. `split_k` is a power of two.
+# Quantities shared by several features. `split_k` is an exponent of two, ASM's a number.
 _DERIVED: dict[str, Formula] = {
     "cus": lambda c: np.maximum(c["num_cus"], 1),
-    "parts": lambda c: np.exp2(c["split_k"]),
+    "parts": lambda c: np.where(
+        c.codes("library", {ASM: 1.0}, 0.0) > 0, np.maximum(c["split_k"], 1), np.exp2(c["split_k"])
+    ),
     "k_of_part": lambda c: c["k"] / c["parts"],
     "products": lambda c: np.maximum(np.where(np.isnan(c[GROUPS]), 0.0, c[GROUPS]), 1),  # of a launch
     # Of each product: of grouped ones the mean, as only their sum is known.
@@ -152,7 +155,7 @@ AITER_GEMM = FeatureEngine(
 
 _TEXTS = {
     "family": "how operands are scaled and shuffled",
-    "library": "the kernel's library: ck, cktile or fbgemm",
+    "library": "the kernel's library",
     "dtype": "element type of A and B",
 }
 _DECODE_M, _MEDIUM_M = 64, 1024
@@ -162,7 +165,8 @@ def _mismatch(kernel: AiterKernel, problem: AiterGemm) -> str:
     serves = kernel.family == problem.family or (
         kernel.library != "ck" and problem.family.startswith(kernel.family + "_")
     )
-    return "" if serves and problem.library in (kernel.library, ANY) else f"{kernel.name} on {problem.canonical()}"
+    is_its = problem.library == ANY or kernel.library in problem.library.split("_")
+    return "" if serves and is_its else f"{kernel.name} on {problem.canonical()}"
 
 
 def _train_defaults(_rows: int) -> TrainOptions:
@@ -357,8 +361,7 @@ def _tiled(problem: AiterGemm) -> TiledSizes:
 
 def _tried(problem: AiterGemm, rows: Any) -> AiterGemm:
     """Limit a problem to the libraries of its rows' kernels: tables of one library say nothing of others."""
-    libraries = set(rows["library"])
-    return problem if len(libraries) > 1 else replace(problem, library=libraries.pop())
+    return replace(problem, library="_".join(set(rows["library"])))
 
 
 OPERATION = Operation(

@@ -16,8 +16,8 @@ from ckh.text.prose import one_of
 OP_TYPE = "aiter_gemm"
 PREFIX = "aiter_gemm_"
 
-# Family -> its element types, the usual one first; further columns of its table; by library the pool, and the largest
-# splitK that a tuning has chosen.
+# Family -> its element types, the usual one first; further columns of its table; by library the pool, and the values of
+# splitK that tunings have chosen.
 FAMILY_FACTS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("families.json").read_bytes())
 FAMILIES: dict[str, tuple[str, ...]] = {name: tuple(facts["dtypes"]) for name, facts in FAMILY_FACTS.items()}
 # Families of several products in one launch: `m` is of each product, or the sum over all.
@@ -26,15 +26,18 @@ GROUPED = ("a8w8_grouped", "a16w16_grouped")
 # Problems that AITER computes and ckh does not answer: family and element type -> reason.
 UNANSWERED = {("a8w8_bpreshuffle", "int8"): "AITER's tuned kernels for it are assembly, none is Composable Kernel's"}
 CK, CKTILE, FBGEMM, ANY = "ck", "cktile", "fbgemm", "any"
-LIBRARIES = (CK, CKTILE, FBGEMM)
+ASM, FLYDSL, OPUS = "asm", "flydsl", "opus"  # AITER's kernels that are not Composable Kernel's
+LIBRARIES = (CK, CKTILE, FBGEMM, ASM, FLYDSL, OPUS)
 
 # Sizes of every problem.
 SIZES: dict[str, str] = {"m": "m", "n": "n", "k": "k", "num_cus": "num_cus"}
 GROUPS = "groups"  # a size of batched and grouped products alone
 
 _OUTPUT_BYTES = 2  # bf16 or fp16
+_ANY_LIBRARY = "|".join(LIBRARIES)
 _CANONICAL = (
-    rf"{PREFIX}(?P<family>a\d{{1,2}}w\d{{1,2}}[a-z_]*?)(?:_(?P<library>ck|cktile|fbgemm))?_(?P<dtype>fp8|int8|pk_fp4|bf16)_cu(?P<num_cus>[0-9]{{1,10}})"
+    rf"{PREFIX}(?P<family>a\d{{1,2}}w\d{{1,2}}[a-z_]*?)(?:_(?P<library>(?:{_ANY_LIBRARY})(?:_(?:{_ANY_LIBRARY}))*))?"
+    r"_(?P<dtype>fp8|int8|pk_fp4|bf16)_cu(?P<num_cus>[0-9]{1,10})"
     r"(?:_g(?P<groups>[0-9]{1,10}))?_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})"
 )
 
@@ -52,8 +55,8 @@ class AiterGemm(PasteableProblem):
     family: str = "a8w8"  # one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand
     dtype: str = "fp8"  # element type of A and B
     library: str = ANY
-    """The library whose kernels are candidates, or `ANY`: all libraries of AITER. FBGEMM is a program of its own, with
-    kernels of CK, whose winners are known without times."""
+    """The libraries whose kernels are candidates, such as `ck_cktile`, or `ANY`: all of AITER. FBGEMM is a program of
+    its own, with kernels of CK, whose winners are known without times."""
     num_cus: int = 0
     """Compute units of the device, 0 for those of the GPU that is asked about (`devices.compute_units`)."""
     groups: int = 0  # products of a batched or grouped problem, 0 for other families
@@ -70,8 +73,11 @@ class AiterGemm(PasteableProblem):
                 one_of(self.dtype, FAMILIES[self.family]),
                 code="unsupported" if reason else "unknown-name",
             )
-        if self.library not in (*LIBRARIES, ANY):
-            raise UsageError(f"unknown library {self.library!r}", one_of(self.library, LIBRARIES), code="unknown-name")
+        given = set(str(self.library).replace(",", "_").split("_"))
+        if given != {ANY}:
+            for name in sorted(given.difference(LIBRARIES)):
+                raise UsageError(f"unknown library {name!r}", one_of(name, LIBRARIES), code="unknown-name")
+            object.__setattr__(self, "library", "_".join(name for name in LIBRARIES if name in given))
         if not has_pool(self.family, self.library, self.dtype):
             raise UsageError(
                 f"{self.library} has no kernels of {self.family} in {self.dtype}",
@@ -113,9 +119,14 @@ class AiterGemm(PasteableProblem):
         return {name: value for name, value in document.items() if value != {GROUPS: 0, "library": ANY}.get(name)}
 
 
+def libraries_of(library: str) -> list[str]:
+    """Return the libraries that a problem's `library` names."""
+    return [name for name in LIBRARIES if (name != FBGEMM if library == ANY else name in library.split("_"))]
+
+
 def has_pool(family: str, library: str, dtype: str) -> bool:
-    """True if a library has problems of a family and element type."""
-    if library == FBGEMM:
+    """True if libraries have problems of a family and element type."""
+    if FBGEMM in library:
         return family in _OF_FBGEMM and dtype == FAMILIES[family][0]
     return library == ANY or family not in (*BATCHED, *GROUPED)
 

@@ -44,7 +44,7 @@ CSV = "aiter-csv"
 # Reasons why rows are skipped or refused.
 BAD_CELL = "with a cell that is not a number"
 BAD = "with a size or element type that is impossible"
-FOREIGN = "of a library other than Composable Kernel"
+FOREIGN = "of a library that ckh does not rank"
 UNLISTED = "of a kernel that is not in AITER's lists"
 
 MOST_WRONG = 0.05  # share of elements, by which AITER's tuner refuses a kernel
@@ -145,7 +145,7 @@ def _winner(cells: dict[str, str], table: str, options: ReadOptions) -> Won:
     # CK Tile's block-scaled kernels serve shuffled operands too.
     if kernel.library == CKTILE and family == "a8w8_blockscale" and _SHUFFLED in table:
         family = f"{family}_{_SHUFFLED}"
-    if not FAMILY_FACTS[family]["pools"].get(kernel.library, ("", 0))[1]:  # AITER passes the split to no kernel
+    if FAMILY_FACTS[family]["pools"].get(kernel.library, ("", [0]))[1] == [0]:  # AITER passes the split to no kernel
         kernel = replace(kernel, split_k=0)
     # AITER's tuner of `a8w8` used int8 before its tables had a column for it.
     dtype = dtype_name((cells.get("q_dtype_w") or "int8").removeprefix("torch."))

@@ -22,15 +22,14 @@ from ckh.ops.aiter.installed import (
     TunedTable,
     best_kernel,
     bound_us,
+    choice_row,
     chosen,
     found_rows,
-    kept_row,
     last_line,
     run_aiter,
     source_file,
     source_text,
     written_choices,
-    written_row,
 )
 from ckh.ops.aiter_moe.kernel import CK_TILE, RULES, joint, known_name, moe_pool, newer_name, parts
 from ckh.ops.aiter_moe.operation import KEY, QUANT_NAMES, TIERS, is_of_mixtures, key_cells, looked_up
@@ -164,11 +163,11 @@ def write_tables(choices: Choices) -> WrittenChoices:
         kept = None if own is None or choices.replaces else _kept(own, root, wanted)
         if kept is not None and (row is None or row.time_us >= float(kept["us"])):
             kernel = joint(kept.get("kernelName1", ""), kept.get("kernelName2", ""))
-            return kept_row(answer, kept, kernel, _padded(problem, int(kept["token"])))
+            return choice_row(answer, kept, kernel, _padded(problem, int(kept["token"])))
         line = _predicted(answer, root) if row is None else _checked(row, root)
         line = written.setdefault(line.key, line)
         basis = "bounded by the slowest of all winners" if line.is_predicted else "measured"
-        return written_row(answer, line, basis + _padded(problem, line.problem.tokens))
+        return choice_row(answer, line, line.kernel, basis + _padded(problem, line.problem.tokens))
 
     by_tokens = sorted(choices.answers, key=lambda answer: -answer.problem.tokens)  # type: ignore[attr-defined]
     rows, missing = chosen(by_tokens, choose)
@@ -197,7 +196,7 @@ def _predicted(answer: Ranking, root: Path | None) -> TunedMixture:
     """Return the row of the best-ranked answer that AITER has, for the tokens that it looks up."""
     problem: Any = answer.problem
     arch = answer.model.spec.arch
-    kernel = best_kernel(answer, root, lambda name: root is not None and _is_built(name, problem, arch, root))
+    kernel = best_kernel(answer, root, lambda name: root is None or _is_built(name, problem, arch, root))
     problem = looked_up(problem)
     return TunedMixture(arch, problem, kernel, bound_us(problem, arch), is_predicted=True)
 

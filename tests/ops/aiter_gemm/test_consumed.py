@@ -112,21 +112,6 @@ def test_measured_winners_take_precedence_and_are_marked(tmp_path: Path) -> None
     assert [choice["basis"] for choice in choices[:3]] == ["measured", "measured at M=16", "measured at M=64"]
 
 
-def test_a_measured_time_bounds_a_prediction(tmp_path: Path) -> None:
-    """The kernel's minimum time for more rows of the layer bounds its time; else the slowest of all winners does."""
-    problem = AiterGemm(3, 9216, 4096, "a8w8_bpreshuffle", num_cus=256)
-    plain = shapes(tmp_path, (3, 9216, 4096))
-    assert export(plain, tmp_path / "plain") == ExitCode.OK
-    (row,) = rows_of(tmp_path / "plain" / "predicted" / TUNED)
-    memory_us = ((3 + 9216) * 4096 + 3 * 9216 * 2) / 8000 / 1e3
-    assert roofline_us(problem, "gfx950") == pytest.approx(memory_us)
-    assert float(row["us"]) == pytest.approx(SLOWEST * (memory_us + ADDED_US))
-    data = tuned(tmp_path, (2, row["kernelName"], 5.0), (200, row["kernelName"], 31.5), (900, row["kernelName"], 77.0))
-    assert export(plain, tmp_path / "bounded", "--data", str(data)) == ExitCode.OK
-    (bounded,) = rows_of(tmp_path / "bounded" / "predicted" / TUNED)
-    assert float(bounded["us"]) == 31.5
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_no_winner_is_slower_than_the_bound(arch: str) -> None:

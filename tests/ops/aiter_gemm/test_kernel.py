@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
+from ckh.ops.aiter_gemm import library_of
 from ckh.ops.aiter_gemm.kernel import AiterKernel, candidates, kernel_numbers, kernel_pool, parse_kernel, resolved
+from ckh.ops.aiter_gemm.operation import AITER_GEMM, OPERATION
 from ckh.ops.aiter_gemm.problem import AiterGemm
+from ckh.ops.base import Encoding
 from tests.refusals import expect_reasons
 from tests.shared import DATA
 
@@ -32,6 +36,57 @@ def test_a_name_has_tile_waves_and_pipeline() -> None:
     tile = parse_kernel(CKTILE)
     assert (tile.tile_m, tile.tile_n, tile.tile_k, tile.wave_m, tile.wave_n) == (192, 256, 128, 4, 2)
     assert (tile.block, tile.per_cu, tile.pipeline, tile.name) == (512, 3, "cktile", CKTILE)
+
+
+# Name -> library, family, block, tile, waves along M and N, asynchronous copies, LDS stages, waves of a SIMD.
+OTHERS = {
+    "_ZN5aiter42f4gemm_bf16_per1x32Fp4_BpreShuffle_64x1024E": "asm a4w4_blockscale 256 64x1024x128 1x4 0 0 0",
+    "_ZN5aiter42fp8gemm_bf16_blockscale_BpreShuffle_96x128E": (
+        "asm a8w8_blockscale_bpreshuffle 256 96x128x128 1x4 0 0 0"
+    ),
+    "flydsl_bpreshuflle_32x64x512_F8_F8_B16_2x1x0x3x4_default": "flydsl a8w8_bpreshuffle 256 32x64x512 1x4 0 2 3",
+    "flydsl_bpreshuflle_256x128x128_F8_F8_B16_2x0x1x2_default": "flydsl a8w8_bpreshuffle 256 256x128x128 1x4 1 2 2",
+    "flydsl_bpreshuflle_128x256x128_F8_F8_B16_1x2x4x2_default": "flydsl a8w8_bpreshuffle 256 128x256x128 1x4 1 2 2",
+    "opus_gemm_gfx942_a8w8_bs_bpreshuf_sb_tailm_v16_512x128x128x128_4x2_16x16x32_1x128x128": (
+        "opus a8w8_blockscale_bpreshuffle 512 128x128x128 4x2 0 0 0"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_names_of_other_libraries(name: str) -> None:
+    """Read by hand: FlyDSL's four or five options are in another order in its versions of 2026."""
+    k = parse_kernel(name)
+    tile, waves = f"{k.tile_m}x{k.tile_n}x{k.tile_k}", f"{k.wave_m}x{k.wave_n}"
+    assert f"{k.library} {k.family} {k.block} {tile} {waves} {k.interwave} {k.version} {k.per_cu}" == OTHERS[name]
+    assert (k.name, k.pipeline, library_of(name)) == (name, k.library, k.library)
+
+
+def test_asm_splits_k_into_a_number_of_parts() -> None:
+    """1 to 8, and not powers of two; the inputs of models are of as many workgroups."""
+    pool = kernel_pool("a8w8_blockscale_bpreshuffle", "asm", "gfx950")
+    assert {kernel.parts for kernel in pool} == {kernel.split_k for kernel in pool} == set(range(1, 9))
+    problem = AiterGemm(16, 1024, 7168, "a8w8_blockscale_bpreshuffle", num_cus=256)
+    columns = {**OPERATION.kernels.features(pool, Encoding.on("gfx950"))}
+    columns |= {name: np.repeat(values, len(pool)) for name, values in OPERATION.problems.features([problem]).items()}
+    workgroups = 2 ** AITER_GEMM.matrix(columns, {}, ["log2_workgroups"])[:, 0]
+    assert workgroups == pytest.approx([8 * kernel.split_k for kernel in pool])  # of N / 128
+
+
+def test_sizes_that_others_never_won_with_are_refused() -> None:
+    """N = 2,112 is no multiple of ASM's 128 columns, 576 not of FlyDSL's 128 or 256."""
+    gpu = load_arch("gfx950")
+    for n, family, library, steps in (
+        (2112, "a8w8_blockscale_bpreshuffle", "asm", set()),
+        (2176, "a8w8_blockscale_bpreshuffle", "asm", {128}),
+        (576, "a8w8_bpreshuffle", "flydsl", {64, 192}),
+        (768, "a8w8_bpreshuffle", "flydsl", {64, 128, 192, 256}),
+    ):
+        found = candidates(AiterGemm(16, n, 7168, family, library=library, num_cus=256), gpu)
+        assert {kernel.tile_n for kernel in found.kernels} == steps
+        assert len(found.kernels) + sum(found.refused.values()) == len(found.pool)
+    own = AiterGemm(16, 2112, 7168, "a8w8_blockscale_bpreshuffle", library="ck_cktile", num_cus=256)
+    assert len(candidates(own, gpu).kernels) == 18 + 32
 
 
 @pytest.mark.parametrize(
@@ -100,8 +155,9 @@ def test_packed_pairs_count_twice(k: int, splits: set[int]) -> None:
     """CK's MXFP4 kernels are built without padding: each part of K is a multiple of the 256 values of a tile."""
     result = candidates(AiterGemm(16, 4096, k, "a4w4_blockscale", "pk_fp4", num_cus=256), load_arch("gfx950"))
     assert {kernel.split_k for kernel in result.kernels} == splits
-    assert len(result.kernels) == 20 * len(splits)
-    assert sum(result.by_problem.values()) == 20 * (2 - len(splits))
+    of_asm = 24 if splits else 0  # no such K won with these
+    assert len(result.kernels) == 20 * len(splits) + of_asm
+    assert sum(result.by_problem.values()) == 20 * (2 - len(splits)) + 24 - of_asm
     others = candidates(AiterGemm(16, 4096, k, "a8w8_blockscale", "fp8", num_cus=256), load_arch("gfx950"))
     assert len(others.kernels) == len(others.pool)
 

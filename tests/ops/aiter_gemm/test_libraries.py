@@ -1,4 +1,4 @@
-"""Problems without a library: CK and CK Tile are one pool, which `--library` restricts."""
+"""Problems without a library: those of AITER are one pool, which `--library` restricts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from benchmarks.aiter_libraries import times_in
+from benchmarks.aiter_libraries import best_of, of_own, times_in
 from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 FAMILY = "a8w8_blockscale_bpreshuffle"
 SMALL, LARGE = (16, 7168, 3072), (12288, 6144, 7168)
+DECODE = (160, 16384, 1536)  # ASM is first
 FIRST = {  # of the shipped model, as its data have them
     SMALL: ("ck", "a8w8_blockscale_bpreshuffle_1x128x128_256x16x64x256_"),
     LARGE: ("cktile", "a8w8_blockscale_cktile_192x256x128_4x2x1_"),
@@ -57,18 +58,55 @@ def test_a_library_restricts_a_problem_and_is_no_part_of_it() -> None:
     assert problem.canonical() == f"aiter_gemm_{FAMILY}_fp8_cu256_m16_n7168_k3072"
     assert parse_aiter_gemm(problem.canonical()) == problem
     assert "library" not in problem.to_dict()
+    both = AiterGemm(*SMALL, family=FAMILY, library="cktile,ck", num_cus=256)
+    assert both.canonical() == f"aiter_gemm_{FAMILY}_ck_cktile_fp8_cu256_m16_n7168_k3072"
+    assert parse_aiter_gemm(both.canonical()) == both == AiterGemm(**both.to_dict())
     older = parse_aiter_gemm(f"aiter_gemm_{FAMILY}_cktile_fp8_cu256_m16_n7168_k3072")
     assert older == replace(problem, library="cktile") == AiterGemm(**older.to_dict())
 
 
-@pytest.mark.parametrize("family", [FAMILY, "a8w8", "a8w8_bpreshuffle"])
-def test_the_pool_is_of_both_libraries(family: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "arch", "libraries"),
+    [
+        (FAMILY, "gfx942", "ck cktile asm opus"),
+        (FAMILY, "gfx950", "ck cktile asm"),
+        ("a8w8", "gfx942", "ck"),
+        ("a8w8_bpreshuffle", "gfx942", "ck cktile"),
+        ("a8w8_bpreshuffle", "gfx950", "ck cktile flydsl"),
+    ],
+)
+def test_the_pool_is_of_all_libraries(family: str, arch: str, libraries: str) -> None:
     """FBGEMM's kernels are another program's, except of families that it alone has."""
-    found = candidates(AiterGemm(*SMALL, family=family, num_cus=304), load_arch("gfx942"))
-    parts = [kernel_pool(family, library, "gfx942") for library in ("ck", "cktile")]
-    assert [found.pool[number] for number in found.chosen] == [*parts[0], *parts[1]]
+    found = candidates(AiterGemm(*SMALL, family=family, num_cus=304), load_arch(arch))
+    parts = [kernel_pool(family, library, arch) for library in libraries.split()]
+    assert all(parts)
+    assert list(found.pool) == [kernel for part in parts for kernel in part]
+    two = candidates(AiterGemm(*SMALL, family=family, library="ck,cktile", num_cus=304), load_arch(arch))
+    assert {kernel.library for kernel in two.pool} == {"ck", "cktile"} & set(libraries.split())
     grouped = candidates(AiterGemm(*SMALL, family="a8w8_grouped", groups=2, num_cus=304), load_arch("gfx942"))
     assert {kernel.library for kernel in grouped.pool} == {"fbgemm"}
+
+
+def test_rows_of_other_libraries_are_read(tmp_path: Path) -> None:
+    """ASM's split is its number of parts; FlyDSL's name is known if it won twice; others are left out."""
+    asm = "_ZN5aiter42fp8gemm_bf16_blockscale_BpreShuffle_32x128E"
+    fly = "flydsl_bpreshuflle_256x128x128_F8_F8_B16_2x0x1x2_default"
+    lines = ["gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName"]
+    lines += [f"gfx950,256,{m},7168,2048,torch.float8_e4m3fn,asm,3,{split},9,{asm}" for m, split in ((1, 8), (2, 1))]
+    lines += [f"gfx950,256,{m},7168,2048,torch.float8_e4m3fn,flydsl,3,0,9,{name}" for m, name in ((4, fly), (8, "x"))]
+    lines.append("gfx950,256,16,7168,2048,torch.float8_e4m3fn,flydsl,3,0,9,flydsl_bpreshuflle_16x64x256_F8_F8_B16_1x1")
+    (tmp_path / "tuned.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "data.parquet"
+    assert run(["convert", str(tmp_path / "tuned.csv"), "--out", str(out)]) == ExitCode.OK
+    data = read_dataset(out)
+    assert dict(zip(data.frame["m"], data.frame["kernel"], strict=True)) == {
+        1: f"{asm}_splitk8",
+        2: f"{asm}_splitk1",
+        4: fly,
+    }
+    (source,) = data.metadata["sources"]
+    assert source["tried"]["library"] == ["asm", "flydsl"]
+    assert [problem.library for problem in data.contests()] == ["asm", "asm", "flydsl"]
 
 
 def test_rows_of_older_datasets_name_the_library_of_the_kernel() -> None:
@@ -81,7 +119,7 @@ def test_rows_of_older_datasets_name_the_library_of_the_kernel() -> None:
     of = [set(data.frame["library"][data.problem_ids == number]) for number in range(0, 4000, 400)]
     for tried, problem, contest in zip(of, data.problems()[::400], data.contests()[::400], strict=False):
         assert problem.library == "any"
-        assert contest == replace(problem, library=next(iter(tried)) if len(tried) == 1 else "any")
+        assert contest == replace(problem, library="_".join(sorted(tried)))
 
 
 def test_predict_names_library_and_kernel(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,51 +134,60 @@ def test_predict_names_library_and_kernel(capsys: pytest.CaptureFixture[str]) ->
             assert {parse_kernel(name).library for name in names} == {only}
 
 
-def test_an_answer_says_where_another_library_is_faster(capsys: pytest.CaptureFixture[str]) -> None:
-    """ASM with split-K, up to M = 64 and from K = 3,072 on."""
-    for sizes, expected in ((SMALL, 1), ((65, 7168, 3072), 0), ((64, 7168, 3071), 0), (LARGE, 0)):
-        kinds = [caveat["kind"] for caveat in predicted(capsys, sizes)["caveats"]]
-        assert kinds.count("faster-elsewhere") == expected
-
-
 def test_the_shipped_model_chooses_the_faster_library() -> None:
-    """On its own data, where both libraries were timed."""
-    times = times_in(ROOT / "data" / "aiter-gemm-libraries-gfx950.parquet")
+    """On its own data, where CK and CK Tile were timed."""
+    times = of_own(times_in(ROOT / "data" / "aiter-gemm-libraries-gfx950.parquet"))
     efficiency = []
-    rankings = rankings_of(times, load_model(ROOT / "models" / "aiter_gemm_gfx950"))
+    problems = [replace(problem, library="ck_cktile") for problem in times]
+    rankings = rankings_of(problems, load_model(ROOT / "models" / "aiter_gemm_gfx950"))
     for known, ranking in zip(times.values(), rankings, strict=True):
-        best = {
-            library: [us for name, us in known.items() if parse_kernel(name).library == library]
-            for library in ("ck", "cktile")
-        }
-        if all(best.values()):
-            chosen = ranking.pool[ranking.order[0]].library
-            efficiency.append(min(known.values()) / min(best[chosen]))
+        best = best_of(known)
+        if len(best) > 1:
+            efficiency.append(min(known.values()) / best[ranking.pool[ranking.order[0]].library])
     assert len(efficiency) == 203
     assert np.mean(efficiency) > 0.995
 
 
 @pytest.mark.slow
-def test_an_export_writes_the_best_over_the_libraries_that_aiter_builds(tmp_path: Path) -> None:
-    """CK Tile's row with the number in this AITER; one without CK Tile gets CK's."""
-    for libraries in (("", "_cktile"), ("",)):
-        root, out = tmp_path / f"aiter{len(libraries)}", tmp_path / f"out{len(libraries)}"
-        (root / "aiter" / "configs").mkdir(parents=True)
+def test_an_export_writes_the_best_over_the_libraries_that_aiter_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numbers are those in this AITER; an AITER without the first library gets the next one's kernel, and a note.
+
+    ASM's kernels are those that AITER's own tables name.
+    """
+    asm = [kernel.base for kernel in kernel_pool(FAMILY, "asm", "gfx950")]
+    for libraries, sizes, expected in (
+        (("", "_cktile"), LARGE, "cktile"),
+        (("",), LARGE, "ck"),
+        (("", "_cktile"), DECODE, "ck"),
+        (("", "_cktile", "asm"), DECODE, "asm"),
+    ):
+        root, out = tmp_path / f"{expected}{len(libraries)}", tmp_path / f"out-{expected}{len(libraries)}"
+        (configs := root / "aiter" / "configs").mkdir(parents=True)
         (root / "csrc" / "gemms").mkdir(parents=True)
+        head = "gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+        rows = [f"gfx950,256,1,128,128,asm,{7 + at},1,9,{name},0,0,0\n" for at, name in enumerate(dict.fromkeys(asm))]
+        (configs / f"{FAMILY}_tuned_gemm.csv").write_text(head + "".join(rows if "asm" in libraries else []))
         for suffix in libraries:
-            pool = kernel_pool(FAMILY, suffix[1:] or "ck", "gfx950")
-            names = {number: kernel.base for number, kernel in enumerate(pool) if not kernel.split_k}
+            pool = kernel_pool(FAMILY, suffix.strip("_") or "ck", "gfx950")
+            names = {number: kernel.base for number, kernel in enumerate(pool)}
             lines = ["class Kernel:", "    def __init__(self, name):", "        self.name = name"]
             lines.append(f"kernels = {{number: Kernel(name) for number, name in {names!r}.items()}}")
-            path = root / "csrc" / "gemms" / f"gemm_{FAMILY}{suffix}_common.py"
-            path.write_text("\n".join(lines))
-        text = AiterGemm(*LARGE, family=FAMILY, num_cus=256).canonical()
+            if suffix != "asm":
+                (root / "csrc" / "gemms" / f"gemm_{FAMILY}{suffix}_common.py").write_text("\n".join(lines))
+        text = AiterGemm(*sizes, family=FAMILY, num_cus=256).canonical()
         line = ["export", "--to", "aiter", "--arch", "gfx950", "--problems", str(tmp_path / "one.txt")]
         (tmp_path / "one.txt").write_text(text + "\n")
+        capsys.readouterr()
         assert run([*line, "--installed", str(root), "--out", str(out)]) == ExitCode.OK
-        table = (out / "predicted" / f"{FAMILY}_tuned_gemm.csv").read_text()
-        (row,) = csv.DictReader(table.splitlines())
-        expected = FIRST[LARGE][0] if len(libraries) > 1 else "ck"
-        assert (row["libtype"], parse_kernel(row["kernelName"]).library) == (expected, expected)
-        pool = kernel_pool(FAMILY, expected, "gfx950")
-        assert pool[int(row["kernelId"])].base == row["kernelName"]
+        first = "cktile" if sizes == LARGE else "asm"
+        assert (f"kernels of {first} are first" in capsys.readouterr().err) == (expected != first)
+        (row,) = csv.DictReader((out / "predicted" / f"{FAMILY}_tuned_gemm.csv").read_text().splitlines())
+        kernel = parse_kernel(row["kernelName"])
+        assert (row["libtype"], kernel.library) == (expected, expected)
+        if expected == "asm":
+            assert int(row["kernelId"]) == 7 + list(dict.fromkeys(asm)).index(kernel.base)
+            assert int(row["splitK"]) in range(1, 9)
+        else:
+            assert kernel_pool(FAMILY, expected, "gfx950")[int(row["kernelId"])].base == row["kernelName"]
