@@ -133,23 +133,25 @@ def in_family(problem: AiterGemm, family: str) -> AiterGemm:
     return replace(problem, family=family, dtype=FAMILIES[family][0])
 
 
-def library_trees(times: Times, names: Sequence[str]) -> Booster:
-    """Return trees that score CK Tile for problems with times, where CK is 0; other libraries are like the better."""
+def library_trees(times: Times, names: Sequence[str]) -> tuple[Booster, Booster]:
+    """Return trees that score CK Tile for problems with times, where CK is 0, and those that lift ASM to the better."""
+    others = [
+        (in_family(problem, other), name, 0.0, _ONE_SIDED)
+        for problem in times
+        for other in OTHERS
+        for name in (*OWN, ASM)
+    ]
     rows = []
     for problem, known in times.items():
         best = best_of(known)
         ratio = abs(np.log(best[CK] / best[CKTILE])) if len(best) > 1 else _ONE_SIDED
-        won, weight = min(best, key=lambda name: best[name]), min(ratio, _CAP) + _LEAST
-        rows += [
-            (problem, name, label, weight) for name, label in ((CK, 0.0), (CKTILE, 1.0 if won == CKTILE else -1.0))
-        ]
-        rows += [(in_family(problem, other), name, 0.0, _ONE_SIDED) for other in OTHERS for name in (*OWN, ASM)]
-    problems = list(times)
-    of_tile = forest(rows, names, READ).predict(matrix_of(problems, [CKTILE] * len(problems), names, READ))
-    rows += [
-        (problem, ASM, score, _ONE_SIDED) for problem, score in zip(problems, of_tile.clip(0).tolist(), strict=True)
-    ]
-    return forest(rows, names, READ)
+        weight, label = min(ratio, _CAP) + _LEAST, 1.0 if best[CKTILE] < best[CK] else -1.0
+        rows += [(problem, CK, 0.0, weight), (problem, CKTILE, label, weight)]
+    of_tile = forest([*rows, *others], names, READ)
+    score = np.asarray(of_tile.predict(matrix_of(list(times), [ASM] * len(times), names, READ)))
+    lifted = [(problem, ASM, -lost, 1.0) for problem, lost in zip(times, score.clip(max=0).tolist(), strict=True)]
+    own = [(problem, name, 0.0, 1.0) for problem in times for name in OWN]
+    return of_tile, forest([*lifted, *own, *others], names, READ)
 
 
 def tried_libraries(tables: Dataset) -> list[tuple[str, ...]]:
@@ -230,8 +232,9 @@ def with_library(model: Path, out: Path, times: Times, tables: Dataset) -> None:
     parts = [text]
     if spec["arch"] == ARCH:
         own = of_own(times)
-        parts.append(scale_leaves(table_trees(contested(tables), names).model_to_string(), _TABLES_SCALE))
-        parts.append(scale_leaves(library_trees(own, names).model_to_string(), _SCALE))
+        if len(several := contested(tables)):
+            parts.append(scale_leaves(table_trees(several, names).model_to_string(), _TABLES_SCALE))
+        parts += [scale_leaves(trees.model_to_string(), _SCALE) for trees in library_trees(own, names)]
         parts += [scale_leaves(trees, _KERNEL_SCALE / _FORESTS) for trees in kernel_trees(own, names)]
     joined = join_trees(parts)
     (out / "model_rank.lgbm.gz").write_bytes(gzip.compress(shorten(joined).encode(), mtime=0))

@@ -74,6 +74,7 @@ LEFT = ["family", "stem", "number", "has_split", "again", "last", "path", "libra
 IDLE = 0.5
 # Columns of AITER's tables, and the date of the commit, by which lists of kernels are told.
 RENAMED = {"cus": "cu_num", "kernel": "kernelName", "split_k": "splitK", "time_us": "us", "first": "date"}
+RENAMED |= {"err_ratio": "errRatio"}
 FIELDS = {"cus": "num_cus", "token": "tokens", "expert": "experts", "q_dtype_a": "dtype", "q_type": "quant"}
 FIELDS |= {"act_type": "activation"}
 # What a table of one tuner's run on an MI300 does not state; its compute units are those of an MI300X.

@@ -40,12 +40,13 @@ MORE = 2  # splits; a later version of the tuner tries fewer
 
 
 def splits_tried(dataset: Dataset) -> NDArray[np.int64]:
-    """Largest split that the tuner of each row's table tried."""
+    """Largest split that the tuner of each row's table tried; 0 for ASM's family, in which CK's kernels have none."""
     most = {
         f"{source['name']}:{source['sha256'][:12]}": max(source["tried"]["split_k"])
         for source in dataset.metadata["sources"]
     }
-    return dataset.frame["run_id"].map(most).to_numpy(np.int64)
+    has_splits = (dataset.frame["family"] != aiter_libraries.TIMED).to_numpy()
+    return np.where(has_splits, dataset.frame["run_id"].map(most).to_numpy(np.int64), 0)
 
 
 def nearest(held: Dataset, learned: Dataset) -> NDArray[np.int64]:
@@ -88,8 +89,9 @@ def judged(data: Dataset, judge: Dataset, *, told: bool) -> dict[str, NDArray[np
         layers = set(held.frame[["n", "k"]].itertuples(index=False, name=None))
         others = {problem: known for problem, known in times.items() if (problem.n, problem.k) not in layers}
         with TemporaryDirectory() as work:
-            save(train(data.select(of_data != fold), options, lambda *_: None), Path(work) / "model")
-            aiter_libraries.with_library(Path(work) / "model", Path(work) / "both", others)
+            rest = data.select(of_data != fold)
+            save(train(rest, options, lambda *_: None), Path(work) / "model")
+            aiter_libraries.with_library(Path(work) / "model", Path(work) / "both", others, rest)
             ranks["model"].append(answered(held, Path(work) / "both"))
         ranks["wins most at this M"].append(winners.most_frequent(held, learned))
         ranks["nearest problems' winners"].append(nearest(held, learned))
