@@ -78,7 +78,7 @@ _ROUNDS = 60
 _OF_KERNELS = {"num_leaves": 31, "min_child_samples": 10, "colsample_bytree": 0.6}
 _FORESTS, _KERNEL_ROUNDS, _KERNEL_SCALE = 5, 60, 30.0  # the mean of several seeds: one alone is a matter of chance
 _UNKNOWN = 0.75  # efficiency of a kernel without a time, where the best one is known
-_EVERY = 40  # one of this many problems is enough of a family without times
+_EVERY, _SILENT = 10, 100.0  # one of this many problems is enough of a family without times, with this weight
 
 
 def times_in(path: Path) -> Times:
@@ -204,16 +204,17 @@ def kernel_trees(times: Times, names: Sequence[str]) -> list[str]:
     """Return texts of trees, one for each seed, that score kernels of CK Tile by their times, with these inputs."""
     import lightgbm
 
-    matrices, labels = [], []
+    matrices, labels, weights = [], [], list[float]()
     for problem, kernels, label in kernel_rows(times):
         columns: dict[str, Any] = {**OPERATION.kernels.features(kernels, Encoding.on(ARCH))}
         for name, values in OPERATION.problems.features([problem]).items():
             columns[name] = np.repeat(values, len(kernels))
         matrices.append(AITER_GEMM.matrix(columns, {}, names))
         labels += label
+        weights += [1.0 if problem.family == TIMED else _SILENT] * len(label)
     texts = []
     for seed in range(_FORESTS):
-        data = lightgbm.Dataset(np.concatenate(matrices), labels, feature_name=list(names))
+        data = lightgbm.Dataset(np.concatenate(matrices), labels, weight=weights, feature_name=list(names))
         parameters = {**_TREES, **_FIXED, **_OF_KERNELS, "seed": seed}
         texts.append(str(lightgbm.train(parameters, data, _KERNEL_ROUNDS).model_to_string()))
     return texts

@@ -106,7 +106,9 @@ def test_rows_of_other_libraries_are_read(tmp_path: Path) -> None:
     }
     (source,) = data.metadata["sources"]
     assert source["tried"]["library"] == ["asm", "flydsl"]
-    assert [problem.library for problem in data.contests()] == ["asm", "asm", "flydsl"]
+    assert {problem.library for problem in data.contests()} == {"any"}
+    without = replace(data, metadata={})
+    assert [problem.library for problem in without.contests()] == ["asm", "asm", "flydsl"]
 
 
 def test_rows_of_older_datasets_name_the_library_of_the_kernel() -> None:
