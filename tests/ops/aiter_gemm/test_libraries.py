@@ -184,7 +184,7 @@ def test_an_export_writes_the_best_over_the_libraries_that_aiter_has(
         capsys.readouterr()
         assert run([*line, "--installed", str(root), "--out", str(out)]) == ExitCode.OK
         first = "cktile" if sizes == LARGE else "asm"
-        assert (f"kernels of {first} are first" in capsys.readouterr().err) == (expected != first)
+        assert (first in capsys.readouterr().err.replace(str(root), "")) == (expected != first)
         (row,) = csv.DictReader((out / "predicted" / f"{FAMILY}_tuned_gemm.csv").read_text().splitlines())
         kernel = parse_kernel(row["kernelName"])
         assert (row["libtype"], kernel.library) == (expected, expected)
