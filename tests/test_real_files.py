@@ -57,7 +57,7 @@ def test_a_collected_file_is_converted(tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     converted(real("new/aiter_moe_all_candidates.parquet"), out, ReadOptions())
     dataset = read_dataset(out)
-    assert (len(dataset), len(dataset.problems()), dataset.archs) == (5_566, 612, ("gfx942", "gfx950"))
+    assert (len(dataset), len(dataset.problems()), dataset.archs) == (4_630, 612, ("gfx942", "gfx950"))
 
 
 @pytest.mark.slow

@@ -17,9 +17,9 @@ SHIPPED = Path(__file__).parents[2] / "data"
     [
         ("aiter-gemm-gfx942", 6851),
         ("aiter-gemm-gfx950", 7863),
-        ("aiter-moe-gfx942", 1824),
-        ("aiter-moe-gfx942-mi300", 256),
-        ("aiter-moe-gfx950", 3742),
+        ("aiter-moe-gfx942", 1152),
+        ("aiter-moe-gfx942-mi300", 180),
+        ("aiter-moe-gfx950", 3478),
         ("fbgemm-gemm-gfx942", 453),
     ],
 )

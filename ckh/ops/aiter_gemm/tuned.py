@@ -5,6 +5,7 @@ Rows of other libraries, and of kernels that are not in AITER's current lists, a
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -106,13 +107,23 @@ def _write(rows: MeasuredRows, path: Path) -> list[str]:
     return write_lines(path, gemm_table(lines), len(rows) - len(lines), "slower kernels and failures")
 
 
+def _is_profile(head: bytes) -> bool:
+    """Whether the first rows are of one shape, as in a tuner's profile; winners had right results for their tuner."""
+    rows = csv.DictReader(head.decode("utf-8-sig", "replace").splitlines()[:3])
+    shapes = [[row.get(name) for name in ("cu_num", "M", "N", "K", "q_dtype_w")] for row in rows]
+    return len(shapes) > 1 and shapes[0] == shapes[1]
+
+
 def read_tuned(path: Path, options: ReadOptions) -> Reading:
     """Read a tuned table, and infer what its tuner tried: libraries and splits by winners, lists by a column `date`."""
     libraries, splits, dates = set(), {0}, set()
+    is_profile = _is_profile(head_of(path))
 
     def winners(cells: dict[str, str]) -> list[Won]:
         if "B" in cells:
             raise DataError(f"{path} has batched GEMMs, which are not supported", code="unsupported")
+        if is_profile and is_refused(cells.get("errRatio", ""), MOST_WRONG):
+            raise LeftOut(WRONG)
         won = _winner(cells, path.name, options)
         libraries.add(won.kernel.library)
         splits.update(range(won.kernel.split_k + 1))
@@ -139,8 +150,6 @@ def _winner(cells: dict[str, str], table: str, options: ReadOptions) -> Won:
         kernel = parse_kernel(f"{base}_splitk{split_k}" if split_k else base)
     except DataError:
         raise LeftOut(FOREIGN) from None
-    if is_refused(cells.get("errRatio", ""), MOST_WRONG):
-        raise LeftOut(WRONG)
     arch, family = arch_of(cells.get("gfx", ""), num_cus, options), kernel.family
     # CK Tile's block-scaled kernels serve shuffled operands too.
     if kernel.library == CKTILE and family == "a8w8_blockscale" and _SHUFFLED in table:
