@@ -8,6 +8,9 @@ not measured, it is counted, and the first measured candidate is evaluated inste
 is not a candidate are counted as well. The best average kernel is that of the other layers on each stage; for a problem
 that lacks it, the next best that was measured. As errors on problems of a layer are correlated, intervals are by
 resampling layers, not problems.
+
+Models have the recipe of the shipped ones, which `--out` trains; with `--defaults` those of `ckh train`, which start
+from the analytic estimate.
 """
 
 from __future__ import annotations
@@ -28,12 +31,16 @@ from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.models.artifact import Model, load_model
 from ckh.learn.training.train import train
 from ckh.learn.training.trained import save
-from ckh.training import RankObjective, TrainOptions
+from ckh.training import PLAIN_TREES, RankObjective, TrainOptions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DRAWS = 2000
+_TREES = replace(PLAIN_TREES, n_estimators=300, learning_rate=0.05, num_leaves=15, min_child_samples=10)
+RECIPE = TrainOptions(
+    rank=RankObjective.LAMBDARANK, folds=0, seed=1, params=replace(_TREES, colsample_bytree=0.5)
+)  # of the shipped models
 _EACH = "each stage"
 
 
@@ -152,12 +159,18 @@ def main() -> None:
     """Evaluate and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, help="train on all data, and write the model")
+    parser.add_argument("--defaults", action="store_true", help="those of ckh train, which start from the estimate")
     parser.add_argument("--trees", type=int)
     parser.add_argument("--leaves", type=int)
     parser.add_argument("--rank", type=RankObjective)
     arguments = parser.parse_args()
     dataset = read_dataset(*arguments.data)
-    options = replace(dataset.op.training.defaults(len(dataset)), targets=(), folds=0, jobs=1)
+    defaults = replace(dataset.op.training.defaults(len(dataset)), targets=(), folds=0, jobs=1)
+    options = defaults if arguments.defaults else RECIPE
+    if arguments.out:
+        save(train(dataset, options, lambda *_: None), arguments.out)
+        return
     changed = {"n_estimators": arguments.trees, "num_leaves": arguments.leaves}
     options = replace(options, params=replace(options.params, **{k: v for k, v in changed.items() if v}))
     options = replace(options, rank=arguments.rank or options.rank)

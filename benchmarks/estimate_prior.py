@@ -59,7 +59,7 @@ def with_wide_channels(dataset: Dataset) -> Dataset:
 def options_of(learned: Dataset, prior: float) -> TrainOptions:
     """The defaults of `ckh train` for a dataset, with a prior of this weight, or none."""
     defaults = learned.op.training.defaults(len(learned))
-    return replace(defaults, targets=(), folds=0, jobs=1, prior=prior)
+    return replace(defaults, targets=(), folds=0, jobs=1, prior=prior if defaults.prior else 0.0)
 
 
 def chosen(learned: Dataset, held_out: Dataset, options: TrainOptions) -> NDArray[np.float64]:

@@ -217,7 +217,7 @@ def of_mixtures(folds: int) -> list[str]:
     """Answers for mixtures of experts on held-out layers."""
     del folds
     data, lines = read_dataset(*(ROOT / "data" / f"aiter-moe-{name}.parquet" for name in MIXTURES)), []
-    for stage, held in aiter_moe_folds.judged(data, data.op.training.defaults(len(data))).items():
+    for stage, held in aiter_moe_folds.judged(data, aiter_moe_folds.RECIPE).items():
         for what, parts in held.efficiency.items():
             values = np.concatenate(parts)
             known = spread(values[np.isfinite(values)])

@@ -50,6 +50,15 @@ def test_ten_rows_leave_the_order_to_the_estimate(tmp_path: Path) -> None:
             assert score == pytest.approx(-np.log(-minus_us), rel=1e-12)
 
 
+def test_three_layers_of_one_row_have_no_folds(tmp_path: Path) -> None:
+    """A fold of one row, which LightGBM cannot fit, is not tried: the model is the estimate."""
+    every = read_dataset(MI350).valid()
+    rows = [int(np.flatnonzero(every.split_ids == layer)[layer]) for layer in range(3)]
+    data = every.select(np.isin(np.arange(len(every)), rows))
+    assert len(data) == len(data.first_rows) == 3
+    assert load_model(trained(data, tmp_path / "three")).spec.estimate
+
+
 @pytest.mark.slow
 def test_the_score_is_the_estimate_and_the_trees(tmp_path: Path) -> None:
     """Scores of rows, of pools and explanations agree where trees have a weight, on compute units of the problem."""
