@@ -177,7 +177,7 @@ def of_libraries(folds: int) -> list[str]:
     with TemporaryDirectory() as work:
         base = Path(work) / "base"
         save(train(learned, learned.op.training.defaults(len(learned)), lambda *_: None), base)
-        answers = aiter_libraries.left_out(base, times)
+        answers = aiter_libraries.left_out(base, times, learned)
     aiter_libraries.judge(times, answers, lambda what, of: lines.append(row("aiter_gemm", what, spread(of), "recipe")))
     return lines
 

@@ -15,8 +15,8 @@ SHIPPED = Path(__file__).parents[2] / "data"
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("aiter-gemm-gfx942", 6851),
-        ("aiter-gemm-gfx950", 7863),
+        ("aiter-gemm-gfx942", 7068),
+        ("aiter-gemm-gfx950", 10_920),
         ("aiter-moe-gfx942", 1152),
         ("aiter-moe-gfx942-mi300", 180),
         ("aiter-moe-gfx950", 3478),
