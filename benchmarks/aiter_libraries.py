@@ -1,14 +1,17 @@
 """Which library wins: trees that a model of AITER's GEMMs gets, and how well they choose.
 
-    python benchmarks/aiter_libraries.py data/aiter-gemm-gfx950.parquet MODEL OUT
-    python benchmarks/aiter_libraries.py data/aiter-gemm-gfx950.parquet MODEL --judge
+    python benchmarks/aiter_libraries.py data/aiter-gemm-gfx950.parquet MODEL OUT [--seeds MODEL ...]
+    python benchmarks/aiter_libraries.py data/aiter-gemm-gfx950.parquet MODEL --judge [--seeds MODEL ...]
     python benchmarks/aiter_libraries.py data/aiter-gemm-gfx950.parquet --folds
 
 OUT is the model of gfx950 with the trees. Some learn from AITER's tables in which several libraries were tuned whose
-kernel wins, others choose between CK and CK Tile for block-scaled, preshuffled GEMMs, of which the times of both are
-known (`TIMES`), by the number of blocks of 256 x 256 on each compute unit, and others order CK Tile's kernels by these
-times; the order of CK's kernels stays as it is. The model of gfx942 ranks libraries without trees: on the folds it is
-above both baselines, and trees of its tables were not better (rows of 80 compute units .65 and .43 after .66 and .44).
+kernel wins. Others choose for block-scaled, preshuffled GEMMs, of which times are known (`TIMES`): between CK and CK
+Tile by the number of blocks of 256 x 256 on each compute unit, between the better of them and ASM by K too, and among
+CK Tile's kernels; the order of CK's kernels stays as it is. The model of gfx942 ranks libraries without trees: on the
+folds it is above both baselines, and trees of its tables were not better (rows of 80 compute units .65 and .43 after
+.66 and .44).
+
+`--seeds` are models of the same data with other seeds; the mean of all orders the kernels.
 
 `--judge` answers as `ckh predict` does over CK and CK Tile, each layer (N, K) of the times by trees of the others: by
 range of M the efficiency of the first kernel and of the first of each library, where all kernels have times, of the
@@ -59,6 +62,7 @@ Times = dict[AiterGemm, dict[str, float]]
 ARCH = "gfx950"
 BLOCKS = "blocks_256_by_cu"
 READ = ("family", "library", BLOCKS)  # inputs of the trees of times
+READ_OF_ASM = (*READ, "log2_k")
 READ_OF_TABLES = (*READ[:2], "num_cus", "log2_m", "log2_n", "log2_k", BLOCKS, "n_128_by_cu")
 TIMED = "a8w8_blockscale_bpreshuffle"  # the family of the times
 OTHERS = ("a8w8_bpreshuffle", "a8w8_blockscale", "a4w4_blockscale")  # of several libraries, too
@@ -70,6 +74,7 @@ TIMES = ROOT / "data" / "aiter-gemm-libraries-gfx950.parquet"
 RANGES = ((1, 64), (65, 512), (513, 2048), (2049, 10**9))
 ALL = 40  # kernels with times, from which on they are all that apply
 _CAP, _LEAST, _ONE_SIDED = 0.4, 0.02, 0.15  # weights by the logarithm of the libraries' times; of winners without both
+_ASM_SCALE, _CLEAR = 10.0, 0.2  # as the scores of kernels differ; logarithm of times that is certain
 _SCALE = 40.0  # more than the scores of kernels differ
 _TABLES_SCALE = 5.0  # of 0, 1, 2, 5, 10, 20, 40, 80 on the folds: the least that is above both baselines everywhere
 _TREES = {"objective": "regression", "num_leaves": 8, "min_child_samples": 5, "learning_rate": 0.1}
@@ -107,14 +112,30 @@ def best_of(times: Mapping[str, float]) -> dict[str, float]:
     return best
 
 
-def forest(rows: Sequence[tuple[AiterGemm, str, float, float]], names: Sequence[str], read: Sequence[str]) -> Booster:
-    """Return trees with these inputs, of which some are read, for rows: problem, library, label, weight."""
+def forest(
+    rows: Sequence[tuple[AiterGemm, str, float, float]],
+    names: Sequence[str],
+    read: Sequence[str],
+    family: str | None = None,
+) -> Booster:
+    """Return trees with these inputs, of which some are read, for rows: problem, library, label, weight.
+
+    With a family, each tree tells it from the others first, so that they score 0 if all of their labels are.
+    """
     import lightgbm
 
     matrix = matrix_of([row[0] for row in rows], [row[1] for row in rows], names, read)
     label, weight = np.array([row[2] for row in rows]), np.array([row[3] for row in rows])
     data = lightgbm.Dataset(matrix, label, weight=weight, feature_name=list(names))
-    return lightgbm.train({**_TREES, **_FIXED}, data, _ROUNDS)
+    parameters: dict[str, Any] = {**_TREES, **_FIXED}
+    with TemporaryDirectory() as work:
+        if family is not None:
+            at, code = names.index("family"), list(FAMILIES).index(family)
+            split = {"feature": at, "threshold": code - 0.5, "right": {"feature": at, "threshold": code + 0.5}}
+            path = Path(work) / "splits.json"
+            path.write_text(json.dumps(split))
+            parameters |= {"forcedsplits_filename": str(path), "num_leaves": _TREES["num_leaves"] + 2}
+        return lightgbm.train(parameters, data, _ROUNDS)
 
 
 def matrix_of(
@@ -135,23 +156,38 @@ def in_family(problem: AiterGemm, family: str) -> AiterGemm:
 
 def library_trees(times: Times, names: Sequence[str]) -> tuple[Booster, Booster]:
     """Return trees that score CK Tile for problems with times, where CK is 0, and those that lift ASM to the better."""
-    others = [
-        (in_family(problem, other), name, 0.0, _ONE_SIDED)
-        for problem in times
-        for other in OTHERS
-        for name in (*OWN, ASM)
-    ]
-    rows = []
+    others, rows = silent_rows(times), []
     for problem, known in times.items():
         best = best_of(known)
         ratio = abs(np.log(best[CK] / best[CKTILE])) if len(best) > 1 else _ONE_SIDED
         weight, label = min(ratio, _CAP) + _LEAST, 1.0 if best[CKTILE] < best[CK] else -1.0
         rows += [(problem, CK, 0.0, weight), (problem, CKTILE, label, weight)]
-    of_tile = forest([*rows, *others], names, READ)
+    of_tile = forest([*rows, *others], names, READ, TIMED)
     score = np.asarray(of_tile.predict(matrix_of(list(times), [ASM] * len(times), names, READ)))
     lifted = [(problem, ASM, -lost, 1.0) for problem, lost in zip(times, score.clip(max=0).tolist(), strict=True)]
     own = [(problem, name, 0.0, 1.0) for problem in times for name in OWN]
-    return of_tile, forest([*lifted, *own, *others], names, READ)
+    return of_tile, forest([*lifted, *own, *others], names, READ, TIMED)
+
+
+def asm_trees(times: Times, names: Sequence[str]) -> Booster:
+    """Return trees that score ASM for problems with its times, where the better one of Composable Kernel's is 0."""
+    bests = {problem: best for problem, known in times.items() if ASM in (best := best_of(known))}
+    rows = silent_rows(bests)
+    for problem, best in bests.items():
+        gain = np.log(min(best[name] for name in OWN) / best[ASM]) / _CLEAR
+        rows += [(problem, name, 0.0, 1.0) for name in OWN]
+        rows.append((problem, ASM, float(np.clip(gain, -1, 1)), 1.0))
+    return forest(rows, names, READ_OF_ASM, TIMED)
+
+
+def silent_rows(problems: Iterable[AiterGemm]) -> list[tuple[AiterGemm, str, float, float]]:
+    """Return rows of families without times, whose libraries all score 0."""
+    return [
+        (in_family(problem, other), name, 0.0, _ONE_SIDED)
+        for problem in problems
+        for other in OTHERS
+        for name in (*OWN, ASM)
+    ]
 
 
 def tried_libraries(tables: Dataset) -> list[tuple[str, ...]]:
@@ -220,11 +256,12 @@ def kernel_trees(times: Times, names: Sequence[str]) -> list[str]:
     return texts
 
 
-def with_library(model: Path, out: Path, times: Times, tables: Dataset) -> None:
-    """Write a model, on gfx950 with the trees of libraries and of CK Tile's kernels."""
-    shutil.copytree(model, out)
+def with_library(models: Sequence[Path], out: Path, times: Times, tables: Dataset) -> None:
+    """Write the mean of models of several seeds, on gfx950 with the trees of libraries and of CK Tile's kernels."""
+    shutil.copytree(models[0], out)
     spec = json.loads((out / "feature_spec.json").read_bytes())
-    text, more = slim(read_forest(model, "rank")), [] if BLOCKS in spec["feature_names"] else [BLOCKS]
+    text = join_trees([scale_leaves(slim(read_forest(model, "rank")), 1 / len(models)) for model in models])
+    more = [] if BLOCKS in spec["feature_names"] else [BLOCKS]
     spec["feature_names"] += more
     names = spec["feature_names"]
     for line, added in (("feature_names", more), ("feature_infos", ["[0:1e9]"] * len(more))):
@@ -233,6 +270,8 @@ def with_library(model: Path, out: Path, times: Times, tables: Dataset) -> None:
     parts = [text]
     if spec["arch"] == ARCH:
         own = of_own(times)
+        if any(len(known) > len(own[problem]) for problem, known in times.items()):
+            parts.append(scale_leaves(asm_trees(times, names).model_to_string(), _ASM_SCALE))
         if len(several := contested(tables)):
             parts.append(scale_leaves(table_trees(several, names).model_to_string(), _TABLES_SCALE))
         parts += [scale_leaves(trees.model_to_string(), _SCALE) for trees in library_trees(own, names)]
@@ -258,16 +297,16 @@ def names_by(model: Path, problems: Sequence[AiterGemm]) -> list[list[str]]:
     return [[ranking.pool[at].name for at in ranking.order.tolist()] for ranking in rankings]
 
 
-def left_out(model: Path, times: Times, tables: Dataset) -> dict[AiterGemm, list[str]]:
-    """Return the answers for each layer by the trees of the other layers."""
+def left_out(models: Sequence[Path], times: Times, tables: Dataset) -> dict[AiterGemm, list[str]]:
+    """Return the answers for each layer by the mean of models with the trees of the other layers."""
     answers: dict[AiterGemm, list[str]] = {}
     layers = tables.frame[["n", "k"]].to_numpy()
     for layer in sorted({(problem.n, problem.k) for problem in times}):
         own = [problem for problem in times if (problem.n, problem.k) == layer]
         others = {problem: known for problem, known in times.items() if problem not in own}  # in order
         with TemporaryDirectory() as work:
-            folder = Path(work) / model.name
-            with_library(model, folder, others, tables.select((layers != layer).any(axis=1)))
+            folder = Path(work) / models[0].name
+            with_library(models, folder, others, tables.select((layers != layer).any(axis=1)))
             answers |= dict(zip(own, names_by(folder, own), strict=True))
     return answers
 
@@ -333,7 +372,7 @@ def folds(tables: Dataset, times: Times) -> None:
         others = {problem: known for problem, known in times.items() if (problem.n, problem.k) not in layers}
         with TemporaryDirectory() as work:
             save(train(learned, options, lambda *_: None), Path(work) / "model")
-            with_library(Path(work) / "model", Path(work) / "both", others, learned)
+            with_library([Path(work) / "model"], Path(work) / "both", others, learned)
             names = names_by(Path(work) / "both", held.problems())
         frame = contested(learned).frame
         for number, row, tried in zip(
@@ -361,16 +400,17 @@ def main() -> None:
     parser.add_argument("tables", type=Path)
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("--seeds", type=Path, nargs="+", default=[])
     parser.add_argument("--judge", action="store_true")
     parser.add_argument("--folds", action="store_true")
     given = parser.parse_args()
     times, tables = times_in(TIMES), read_dataset(given.tables).valid()
     if given.out is not None:
-        with_library(given.model, given.out, times, tables)
+        with_library([given.model, *given.seeds], given.out, times, tables)
     if given.judge:
         judge(
             times,
-            left_out(given.model, times, tables),
+            left_out([given.model, *given.seeds], times, tables),
             lambda what, of: print(f"{what:40} {len(of):4} mean {np.mean(of):.4f} min {np.min(of):.3f}", flush=True),
         )
     if given.folds:

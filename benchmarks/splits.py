@@ -91,7 +91,7 @@ def judged(data: Dataset, judge: Dataset, *, told: bool) -> dict[str, NDArray[np
         with TemporaryDirectory() as work:
             rest = data.select(of_data != fold)
             save(train(rest, options, lambda *_: None), Path(work) / "model")
-            aiter_libraries.with_library(Path(work) / "model", Path(work) / "both", others, rest)
+            aiter_libraries.with_library([Path(work) / "model"], Path(work) / "both", others, rest)
             ranks["model"].append(answered(held, Path(work) / "both"))
         ranks["wins most at this M"].append(winners.most_frequent(held, learned))
         ranks["nearest problems' winners"].append(nearest(held, learned))

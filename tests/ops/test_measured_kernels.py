@@ -16,7 +16,7 @@ SHIPPED = Path(__file__).parents[2] / "data"
     ("name", "rows"),
     [
         ("aiter-gemm-gfx942", 7068),
-        ("aiter-gemm-gfx950", 10_920),
+        ("aiter-gemm-gfx950", 10_936),
         ("aiter-moe-gfx942", 1152),
         ("aiter-moe-gfx942-mi300", 180),
         ("aiter-moe-gfx950", 3478),
