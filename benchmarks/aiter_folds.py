@@ -3,9 +3,9 @@
     python benchmarks/aiter_folds.py data/aiter-gemm.parquet --judge all.parquet --arch gfx950
 
 Layers (N, K), with all row counts, families and devices, are split into folds. A model is trained on the layers of the
-other folds in the first file, and evaluated on the fold's layers in the second, which is complete. The baseline is the
-kernel that wins most often at the number of rows among the same training layers. As errors on problems of a layer are
-correlated, intervals are by resampling layers, not problems.
+other folds in the first file, with the trees of aiter_libraries.py of other layers, and evaluated on the fold's layers
+in the second, which is complete. The baseline is the kernel that wins most often at the number of rows among the same
+training layers. As errors on problems of a layer are correlated, intervals are by resampling layers, not problems.
 """
 
 from __future__ import annotations
@@ -48,12 +48,16 @@ def judged(
     train_data: Dataset, judge: Dataset, folds: int, options: TrainOptions
 ) -> Iterator[tuple[Dataset, winners.WinnerPlaces, NDArray[np.int64]]]:
     """For each fold: the evaluated problems, the model's ranks of their winners, and the baseline's ranks."""
+    from benchmarks import aiter_libraries  # which imports this module
+
+    times = aiter_libraries.times_in(aiter_libraries.TIMES)
     of_train, of_judge = folds_of(train_data, folds), folds_of(judge, folds)
     for fold in range(folds):
         learned, held = train_data.select(of_train != fold), judge.select(of_judge == fold)
         with TemporaryDirectory() as folder:
             save(train(learned, options, lambda *_: None), Path(folder) / "model")
-            ranked = ranked_winners(held, load_model(Path(folder) / "model"))
+            aiter_libraries.with_trees_of_others(Path(folder) / "model", Path(folder) / "both", held, learned, times)
+            ranked = ranked_winners(held, load_model(Path(folder) / "both"))
         yield held, ranked, winners.most_frequent(held, learned)
 
 

@@ -77,7 +77,7 @@ _CAP, _LEAST, _ONE_SIDED = 0.4, 0.02, 0.15  # weights by the logarithm of the li
 _ASM_SCALE, _CLEAR = 10.0, 0.2  # as the scores of kernels differ; logarithm of times that is certain
 _SCALE = 40.0  # more than the scores of kernels differ
 _TABLES_SCALE = 5.0  # of 0, 1, 2, 5, 10, 20, 40, 80 on the folds: the least that is above both baselines everywhere
-_TREES = {"objective": "regression", "num_leaves": 8, "min_child_samples": 5, "learning_rate": 0.1}
+_TREES: dict[str, Any] = {"objective": "regression", "num_leaves": 8, "min_child_samples": 5, "learning_rate": 0.1}
 _FIXED = {"verbose": -1, "num_threads": 1, "deterministic": True, "force_col_wise": True, "boost_from_average": False}
 _ROUNDS = 60
 _OF_KERNELS = {"num_leaves": 31, "min_child_samples": 10, "colsample_bytree": 0.6}
@@ -283,6 +283,13 @@ def with_library(models: Sequence[Path], out: Path, times: Times, tables: Datase
         note_learned(out / MANIFEST_NAME, times)
 
 
+def with_trees_of_others(model: Path, out: Path, held: Dataset, learned: Dataset, times: Times) -> None:
+    """Write a model with trees, of these rows, and of times of the layers that held-out rows do not have."""
+    layers = set(held.frame[["n", "k"]].itertuples(index=False, name=None))
+    others = {problem: known for problem, known in times.items() if (problem.n, problem.k) not in layers}
+    with_library([model], out, others, learned)
+
+
 def note_learned(path: Path, problems: Collection[AiterGemm]) -> None:
     """Add problems to those that a manifest says were learned from, so that `ckh evaluate` leaves them out."""
     manifest = json.loads(path.read_bytes())
@@ -368,11 +375,9 @@ def folds(tables: Dataset, times: Times) -> None:
     shares: dict[tuple[Any, ...], list[tuple[bool, ...]]] = defaultdict(list)
     for fold in range(FOLDS):
         held, learned = judged.select(of_judged == fold), tables.select(of_tables != fold)
-        layers = set(held.frame[["n", "k"]].itertuples(index=False, name=None))
-        others = {problem: known for problem, known in times.items() if (problem.n, problem.k) not in layers}
         with TemporaryDirectory() as work:
             save(train(learned, options, lambda *_: None), Path(work) / "model")
-            with_library([Path(work) / "model"], Path(work) / "both", others, learned)
+            with_trees_of_others(Path(work) / "model", Path(work) / "both", held, learned, times)
             names = names_by(Path(work) / "both", held.problems())
         frame = contested(learned).frame
         for number, row, tried in zip(

@@ -86,12 +86,10 @@ def judged(data: Dataset, judge: Dataset, *, told: bool) -> dict[str, NDArray[np
         held, learned = judge.select(of_judge == fold), tables.select(of_tables != fold)
         if not len(held):
             continue
-        layers = set(held.frame[["n", "k"]].itertuples(index=False, name=None))
-        others = {problem: known for problem, known in times.items() if (problem.n, problem.k) not in layers}
         with TemporaryDirectory() as work:
             rest = data.select(of_data != fold)
             save(train(rest, options, lambda *_: None), Path(work) / "model")
-            aiter_libraries.with_library([Path(work) / "model"], Path(work) / "both", others, rest)
+            aiter_libraries.with_trees_of_others(Path(work) / "model", Path(work) / "both", held, rest, times)
             ranks["model"].append(answered(held, Path(work) / "both"))
         ranks["wins most at this M"].append(winners.most_frequent(held, learned))
         ranks["nearest problems' winners"].append(nearest(held, learned))

@@ -226,23 +226,29 @@ class ConsumerComparison:
         return report
 
     def _table(self, table: ChoiceTable) -> list[Pick]:
-        """The kernels that a program finds in an export's tables by its lookup rules."""
+        """The kernels that a program finds in an export's tables by its lookup rules.
+
+        Expected are measured kernels; of predictions the first, or the first that every version of the program has.
+        """
         if table.picked is None:
             raise UsageError("its lookup is not known", code="unsupported")
-        problems, measured = [answer.problem for answer in self.answers], dict[str, str]()
-        arch = self.answers[0].model.spec.arch
+        problems, arch = [answer.problem for answer in self.answers], self.answers[0].model.spec.arch
+        firsts = {answer.problem.canonical(): answer.best(1)[0].name for answer in self.answers}
+        written = table.write(Choices(self.answers, None, None))
+        expected = firsts | {row.problem: row.kernel for row in written.rows}
         if AITER in self.exports:
             folder, document = self.exports[AITER]
-            rows = [row for row in document.get("choices", ()) if not row["predicted"]]
-            measured = {row["problem"]: str(row["kernel"]) for row in rows}
+            for row in document.get("choices", ()):
+                if not row["predicted"] or row["kernel"] == firsts.get(row["problem"]):
+                    expected[row["problem"]] = str(row["kernel"])
             picks = table.picked(folder, arch, problems)
         else:
             with tempfile.TemporaryDirectory() as work:
                 folder = Path(work, "export")
-                write_folder(folder, table.write(Choices(self.answers, None, None)).files.items())
+                write_folder(folder, written.files.items())
                 picks = table.picked(folder, arch, problems)
-        firsts = (measured.get(answer.problem.canonical()) or answer.best(1)[0].name for answer in self.answers)
-        return _picks(self.answers, firsts, [pick or "no row" for pick in picks])
+        of_answers = (expected[problem.canonical()] for problem in problems)
+        return _picks(self.answers, of_answers, [pick or "no row" for pick in picks])
 
     def _inductor(self) -> tuple[list[Pick], Mapping[str, int]]:
         """First instance that Inductor would time for each problem, and number of problems without one, by reason.
