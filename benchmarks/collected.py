@@ -72,6 +72,7 @@ LEFT = ["family", "stem", "number", "has_split", "again", "last", "path", "libra
 # Share of splits among winners that fill the device, from which on splits had no effect: some versions of AITER tried
 # splits that no kernel got (pull requests 2335, 2541 and 4448 of ROCm/aiter), and equal kernels won by chance.
 IDLE = 0.5
+MERGED = 0.01  # share of winners below which a library was not tried: 3 of 5,213 are CK Tile's in one table
 # Columns of AITER's tables, and the date of the commit, by which lists of kernels are told.
 RENAMED = {"cus": "cu_num", "kernel": "kernelName", "split_k": "splitK", "time_us": "us", "first": "date"}
 RENAMED |= {"err_ratio": "errRatio"}
@@ -87,7 +88,8 @@ def convert_gemms(path: Path, out: Path, options: ReadOptions) -> None:
     """Convert rows of AITER's tuned GEMM tables, each commit of a table as a table of its own.
 
     Times of tables do not compare, and each tuner tried something else. Of tables with the same winner of a shape, the
-    last is used, or the last that tried splits. Splits of tables in which they had no effect are not kept.
+    last is used, or the last that tried splits. Splits of tables in which they had no effect are not kept. Rows of a
+    library with hardly any winner in a table are of another run, whose rows were added: a table of their own.
     """
     frame = pd.read_parquet(path).rename(columns=RENAMED)
     others = {kernel.base for family in FAMILIES for arch in ARCHS for kernel in kernel_pool(family, ANY, arch)}
@@ -95,6 +97,10 @@ def convert_gemms(path: Path, out: Path, options: ReadOptions) -> None:
     frame = frame[is_known & ((frame["gfx"] == options.arch) | (options.arch is None))].reset_index(drop=True)
     frame["stem"] = frame["path"].map(lambda text: PurePath(text).stem)
     number = frame.groupby(["family", "gfx", "cu_num", "stem", "date"], dropna=False).ngroup()
+    of_library = frame.groupby([number, frame["library"]])["M"].transform("size")
+    is_merged = of_library < MERGED * frame.groupby(number)["M"].transform("size")
+    is_kept = ~is_merged | frame["kernelName"].map(resolved).isin(others)  # a table needs a kernel of the lists
+    frame, number = frame[is_kept], number.where(~is_merged, number.max() + 1 + number)[is_kept]
     fills = np.array([_fills(row) for row in frame.to_dict("records")]) & (frame["library"] == CK)
     idle = (frame["splitK"] > 0)[fills].groupby(number[fills]).mean()
     is_own = frame["library"].isin((CK, CKTILE))

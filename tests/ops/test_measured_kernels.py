@@ -15,8 +15,8 @@ SHIPPED = Path(__file__).parents[2] / "data"
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("aiter-gemm-gfx942", 7068),
-        ("aiter-gemm-gfx950", 10_936),
+        ("aiter-gemm-gfx942", 7069),
+        ("aiter-gemm-gfx950", 10_942),
         ("aiter-moe-gfx942", 1152),
         ("aiter-moe-gfx942-mi300", 180),
         ("aiter-moe-gfx950", 3478),
