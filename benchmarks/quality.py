@@ -87,7 +87,8 @@ def spread(values: Sequence[float] | NDArray[np.float64]) -> str:
 
 def timed() -> list[Timed]:
     """GEMMs of which all kernels have times."""
-    complete = {problem: us for problem, us in aiter_libraries.times_in(TIMES).items() if len(us) > aiter_libraries.ALL}
+    times = aiter_libraries.of_own(aiter_libraries.times_in(TIMES))
+    complete = {problem: us for problem, us in times.items() if len(us) > aiter_libraries.ALL}
     return [
         Timed((problem.m, problem.n, problem.k), list(map(parse_kernel, us)), np.array([*us.values()]))
         for problem, us in complete.items()
