@@ -8,8 +8,8 @@ OUT is the model of gfx950 with the trees. Some learn from AITER's tables in whi
 kernel wins. Others choose for block-scaled, preshuffled GEMMs, of which times are known (`TIMES`): between CK and CK
 Tile by the number of blocks of 256 x 256 on each compute unit, between the better of them and ASM by K too, and among
 CK Tile's kernels; the order of CK's kernels stays as it is. The model of gfx942 ranks libraries without trees: on the
-folds it is above both baselines, and trees of its tables were not better (rows of 80 compute units .65 and .43 after
-.66 and .44).
+folds it is above both baselines (but for 28 rows of a8w8_bpreshuffle on 304 compute units), and trees of its tables
+were not better (rows of 80 compute units .65 and .43 after .66 and .44).
 
 `--seeds` are models of the same data with other seeds; the mean of all orders the kernels.
 
