@@ -81,7 +81,7 @@ def row(operation_name: str, what: str, figures: str, shaped: str) -> str:
 
 def spread(values: Sequence[float] | NDArray[np.float64]) -> str:
     """Mean, tenth percentile and least of efficiencies."""
-    item = np.asarray(values)
+    item = np.asarray(values, np.float64)
     return f"{len(item)}: mean {item.mean():.1%}, P10 {np.percentile(item, 10):.1%}, min {item.min():.1%}"
 
 
