@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks import aiter_libraries
 from ckh.assess import winners
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.judging.judged_answers import ranked_winners
@@ -37,21 +38,12 @@ _KIND = ("arch", "num_cus", "family", "library")
 _DRAWS = 2000
 
 
-def folds_of(dataset: Dataset, folds: int) -> NDArray[np.int64]:
-    """Fold of each row, by its layer: the same in every file, with layers of a size distributed evenly."""
-    layers = dataset.frame[list(dataset.op.problems.split_by)].to_numpy()
-    mixed = (layers[:, 0] * 2654435761 + layers[:, 1] * 40503) % (2**32)
-    return np.asarray((mixed >> 7) % folds, np.int64)
-
-
 def judged(
     train_data: Dataset, judge: Dataset, folds: int, options: TrainOptions
 ) -> Iterator[tuple[Dataset, winners.WinnerPlaces, NDArray[np.int64]]]:
     """For each fold: the evaluated problems, the model's ranks of their winners, and the baseline's ranks."""
-    from benchmarks import aiter_libraries  # which imports this module
-
     times = aiter_libraries.times_in(aiter_libraries.TIMES)
-    of_train, of_judge = folds_of(train_data, folds), folds_of(judge, folds)
+    of_train, of_judge = (aiter_libraries.folds_of(part, folds) for part in (train_data, judge))
     for fold in range(folds):
         learned, held = train_data.select(of_train != fold), judge.select(of_judge == fold)
         with TemporaryDirectory() as folder:

@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks import aiter_folds
 from ckh.data.dataset import read_dataset
 from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.models.artifact import load_model
@@ -84,6 +83,13 @@ _OF_KERNELS = {"num_leaves": 31, "min_child_samples": 10, "colsample_bytree": 0.
 _FORESTS, _KERNEL_ROUNDS, _KERNEL_SCALE = 5, 60, 30.0  # the mean of several seeds: one alone is a matter of chance
 _UNKNOWN = 0.75  # efficiency of a kernel without a time, where the best one is known
 _EVERY, _SILENT = 10, 100.0  # one of this many problems is enough of a family without times, with this weight
+
+
+def folds_of(dataset: Dataset, folds: int) -> NDArray[np.int64]:
+    """Fold of each row, by its layer: the same in every file, with layers of a size distributed evenly."""
+    layers = dataset.frame[list(dataset.op.problems.split_by)].to_numpy()
+    mixed = (layers[:, 0] * 2654435761 + layers[:, 1] * 40503) % (2**32)
+    return np.asarray((mixed >> 7) % folds, np.int64)
 
 
 def times_in(path: Path) -> Times:
@@ -370,8 +376,8 @@ def judge(times: Times, full: Mapping[AiterGemm, Sequence[str]], show: Callable[
 def folds(tables: Dataset, times: Times) -> None:
     """Print the shares of winners whose library, and which themselves, are first, by pool and range of M."""
     options = tables.op.training.defaults(len(tables))
-    of_tables, judged = aiter_folds.folds_of(tables, FOLDS), contested(tables)
-    of_judged = aiter_folds.folds_of(judged, FOLDS)
+    of_tables, judged = folds_of(tables, FOLDS), contested(tables)
+    of_judged = folds_of(judged, FOLDS)
     shares: dict[tuple[Any, ...], list[tuple[bool, ...]]] = defaultdict(list)
     for fold in range(FOLDS):
         held, learned = judged.select(of_judged == fold), tables.select(of_tables != fold)

@@ -209,7 +209,7 @@ def of_winners(folds: int) -> list[str]:
         results = list(aiter_folds.judged(data, data, folds, data.op.training.defaults(len(data))))
         model = np.concatenate([ranked.place for _, ranked, _ in results])
         other = np.concatenate([baseline for _, _, baseline in results])
-        folds_of = aiter_folds.folds_of(data, folds)
+        folds_of = aiter_libraries.folds_of(data, folds)
         near = np.concatenate(
             [splits.nearest(held, data.select(folds_of != fold)) for fold, (held, _, _) in enumerate(results)]
         )

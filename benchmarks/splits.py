@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks import aiter_folds, aiter_libraries
+from benchmarks import aiter_libraries
 from ckh.assess import winners
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.answers.ranking import rankings_of
@@ -80,7 +80,7 @@ def judged(data: Dataset, judge: Dataset, *, told: bool) -> dict[str, NDArray[np
     if not told:
         data = replace(data, metadata={**data.metadata, "sources": []})
     options = data.op.training.defaults(len(data))
-    of_data, of_tables, of_judge = (aiter_folds.folds_of(part, FOLDS) for part in (data, tables, judge))
+    of_data, of_tables, of_judge = (aiter_libraries.folds_of(part, FOLDS) for part in (data, tables, judge))
     ranks: dict[str, list[NDArray[np.int64]]] = defaultdict(list)
     for fold in range(FOLDS):
         held, learned = judge.select(of_judge == fold), tables.select(of_tables != fold)

@@ -158,7 +158,7 @@ def fastest(rows: Iterable[_Timed], by: Sequence[str] = ("key", "is_predicted"))
 
 
 def is_refused(share: str, most: float) -> bool:
-    """Whether a share of wrong elements, such as 0.02 or 2.1%, is more than `most`, which AITER's tuner accepts."""
+    """Whether AITER's tuner refuses a kernel: its share of wrong elements, as 0.02 or 2.1%, is above `most`."""
     number = share.strip().removesuffix("%")
     with suppress(ValueError):
         return float(number) / (1 if number == share.strip() else 100) > most

@@ -108,7 +108,7 @@ def _write(rows: MeasuredRows, path: Path) -> list[str]:
 
 
 def _is_profile(head: bytes) -> bool:
-    """Whether the first rows are of one shape, as in a tuner's profile; winners had right results for their tuner."""
+    """Whether a table is a tuner's profile: its first two rows are of one shape, which a table of winners has once."""
     rows = csv.DictReader(head.decode("utf-8-sig", "replace").splitlines()[:3])
     shapes = [[row.get(name) for name in ("cu_num", "M", "N", "K", "q_dtype_w")] for row in rows]
     return len(shapes) > 1 and shapes[0] == shapes[1]
